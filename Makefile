@@ -1,0 +1,36 @@
+# Every target sets up what it needs; nothing outside .venv is touched, except that root on Debian and
+# Ubuntu gets the packages PRIMME compiles against. Another interpreter: make PYTHON=python3.12 test
+PYTHON ?=
+BIN = .venv/bin
+
+.PHONY: help setup demo test lint type fix primme clean
+
+help: ## print this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile
+
+setup: ## make .venv with the project, its development tools and PRIMME
+	@PYTHON="$(PYTHON)" .ci/setup
+
+demo: setup ## learn a metric on small data and show what it changed
+	@$(BIN)/python -m metricforge demo
+
+test: lint type ## all checks: ruff, mypy, pytest
+	$(BIN)/python -m pytest
+
+lint: setup ## ruff: rules and format
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+
+type: setup ## mypy, strict
+	$(BIN)/python -m mypy
+
+fix: setup ## let ruff repair and format
+	$(BIN)/python -m ruff check --fix --exit-zero .
+	$(BIN)/python -m ruff format .
+
+primme: ## try to build PRIMME again
+	@PYTHON="$(PYTHON)" .ci/setup --primme
+
+clean: ## remove .venv and everything generated
+	rm -rf .venv build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,197 @@
+"""The scikit-learn shell: stores parameters, checks, and calls learn()."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+
+from . import rows as _rows
+from .constraints import Constraint, Labels
+from .errors import InputError, UnknownNameError, nearest
+from .kernels import Kernel
+from .learning import as_constraint, find_kernel, find_method, learn
+from .problem import Solver
+
+COMPONENTS = ("kernel", "solver")
+
+
+class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Learn a metric and transform rows into its Euclidean embedding.
+
+    Side information travels as ``constraints`` through scikit-learn's metadata routing (switch it on with
+    ``sklearn.set_config(enable_metadata_routing=True)``): constraints slice by row, so every fold receives the
+    relations inside its rows, renumbered, and ``metric_.report.dropped`` says how many were left out.
+
+    Parameters
+    ----------
+    method : str, default="auto"
+        A registered method; "auto" chooses by the kind of hint.
+    kernel : Kernel or name, optional
+        What to start from; default: the method's own.  Its fields can be tuned as ``kernel__gamma``.
+    solver : Solver, optional
+        A configured solver; default: the method's own.  Its fields can be tuned as ``solver__tol``.
+    rank : "auto", "exact" or int
+        How the kernel is represented.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    metric_ : Metric
+        The learned metric.
+    n_features_in_ : int
+        The number of features seen during fit, where rows have features.
+    """
+
+    __metadata_request__fit: ClassVar[dict[str, bool]] = {"constraints": True}
+
+    def __init__(
+        self,
+        method: str = "auto",
+        *,
+        kernel: Kernel | str | None = None,
+        solver: Solver | None = None,
+        rank: str | int = "auto",
+        random_state: Any = None,
+    ) -> None:
+        self.method = method
+        self.kernel = kernel
+        self.solver = solver
+        self.rank = rank
+        self.random_state = random_state
+
+    # -- fitting -------------------------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any = None, *, constraints: Any = None) -> Self:
+        """Learn the metric from ``constraints`` or, without them, from the labels ``y``.
+
+        A fit that fails or is interrupted leaves the previous one as it was.
+        """
+        before = dict(self.__dict__)
+        try:
+            kernel = self._component("kernel")
+            X = self._rows(X, kernel, reset=True)
+            relations = self._relations(X, y, constraints)
+            self.metric_ = learn(
+                X,
+                relations,
+                method=self.method,
+                kernel=self.kernel,
+                solver=self.solver,
+                rank=self.rank,
+                seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+            )
+            self._n_features_out = self.metric_.embedding.columns
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return the (n, m) embedding of X, whose Euclidean distances are the metric's."""
+        check_is_fitted(self)
+        return self.metric_.transform(self._rows(X, self.metric_.kernel, reset=False))
+
+    def _rows(self, X: Any, kernel: Kernel | None, *, reset: bool) -> Any:
+        takes = "vectors" if kernel is None else kernel.takes
+        if _rows.is_dask(X) or takes not in ("vectors", "gram"):
+            return X  # learn and Metric check these themselves; check_array would compute a whole dask array
+        return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
+
+    def _relations(self, X: Any, y: Any, constraints: Any) -> Constraint:
+        if constraints is not None:
+            return as_constraint(constraints, "constraints")
+        if y is None:
+            raise InputError(
+                "y and constraints are None: this MetricLearner requires y to be passed, but the target y is None; "
+                "give class labels y, or constraints=mf.Pairs(...)"
+            )
+        relations = y if isinstance(y, Constraint) else Labels(column_or_1d(y, warn=True))
+        check_consistent_length(X, relations)
+        return relations
+
+    # -- parameters ----------------------------------------------------------------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters; with ``deep`` also the fields of the resolved kernel and solver."""
+        params: dict[str, Any] = super().get_params(deep=False)
+        if deep:
+            for name in COMPONENTS:
+                params.update(_fields_of(self._component(name), name))
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``kernel__gamma=0.5`` rebuilds the kernel with that field."""
+        direct = {name: value for name, value in params.items() if "__" not in name}
+        known = super().get_params(deep=False)
+        for name, value in direct.items():
+            if name not in known:
+                raise UnknownNameError(f"Invalid parameter {name!r} for MetricLearner; {nearest(name, known)}")
+            setattr(self, name, value)
+        for name, value in params.items():
+            first, _, rest = name.partition("__")
+            if not rest:
+                continue
+            if first not in COMPONENTS:
+                raise UnknownNameError(f"Invalid parameter {name!r} for MetricLearner; {nearest(first, COMPONENTS)}")
+            setattr(self, first, _replaced(self._component(first), rest, value, name))
+        return self
+
+    def _component(self, name: str) -> Any:
+        """Return the kernel or solver that a fit would use, as far as that is known before the data."""
+        given = getattr(self, name)
+        if name == "kernel" and given is not None:
+            return find_kernel(given)
+        if given is not None or self.method == "auto":
+            return given
+        return getattr(find_method(self.method), name)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        try:
+            kernel = self._component("kernel")
+        except InputError:
+            kernel = None  # the fit will say what is wrong
+        takes = "vectors" if kernel is None else kernel.takes
+        tags.input_tags.sparse = takes in ("vectors", "gram")
+        tags.input_tags.pairwise = takes == "gram"
+        tags.input_tags.string = takes == "strings"
+        tags.input_tags.two_d_array = takes in ("vectors", "gram")
+        tags.input_tags.one_d_array = not tags.input_tags.two_d_array
+        return tags
+
+
+def _fields_of(component: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    """Yield (prefix__field, value) for every option of a component, and of the kernels inside it."""
+    if not is_dataclass(component):
+        return
+    for field in fields(component):
+        if field.init:
+            value = getattr(component, field.name)
+            yield f"{prefix}__{field.name}", value
+            if isinstance(value, Kernel):
+                yield from _fields_of(value, f"{prefix}__{field.name}")
+
+
+def _replaced(component: Any, path: str, value: Any, name: str) -> Any:
+    """Return the component with the field at ``path`` set."""
+    first, _, rest = path.partition("__")
+    if component is None:
+        raise InputError(
+            f"{name} cannot be set while the kernel and method are left open; name a method or give a kernel"
+        )
+    known = [f.name for f in fields(component) if f.init]
+    if first not in known:
+        raise UnknownNameError(
+            f"Invalid parameter {name!r}: {type(component).__name__} has no {first!r}; {nearest(first, known)}"
+        )
+    inner = _replaced(getattr(component, first), rest, value, name) if rest else value
+    return replace(component, **{first: inner})

@@ -1,0 +1,268 @@
+"""learn(): the join of rows, hints, kernel and solver."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from . import __version__
+from . import rows as _rows
+from .constraints import Constraint, Labels, Pairs
+from .errors import InputError, UnknownNameError, first_rows, nearest
+from .kernels import Kernel
+from .metric import Metric, Report
+from .problem import Method, Problem, Solution, Solver
+from .progress import Event
+from .registry import registry
+from .space import Space, represent
+
+AUTO = {"labels": "kcr", "pairs": "idealized", "chunklets": "krca", "triplets": "lpdesign"}
+"""What ``method="auto"`` takes for each kind of hint; ``euclidean`` where that method is not installed."""
+
+
+def learn(
+    X: Any,
+    constraints: Any,
+    *,
+    method: str = "auto",
+    kernel: Kernel | Metric | str | None = None,
+    solver: Solver | None = None,
+    rank: str | int = "auto",
+    seed: int = 0,
+    **options: Any,
+) -> Metric:
+    """Learn a metric on the rows of X from hints about their likeness.
+
+    Parameters
+    ----------
+    X : rows
+        A dense or CSR array, a pandas or polars frame, a list, a dask array; strings for kernels on strings.
+    constraints : Labels, Pairs, Chunklets or Triplets
+        Over the rows of X.  A bare 1-d array means Labels.  Kinds that the method cannot use are converted, and the
+        report says so.
+    method : str
+        A registered method (see ``mf.methods()``); "auto" chooses by the kind of hint.
+    kernel : Kernel, Metric or name, optional
+        What to start from; default: the method's own.  A learned metric can be the start of the next fit.
+    solver : Solver, optional
+        A configured solver in place of the method's.
+    rank : "auto", "exact" or int
+        How the kernel is represented: see `metricforge.space.represent`.
+    seed : int
+        Same seed, same answer.
+    **options
+        Options of the solver, for instance ``nu=0.3``.
+
+    Returns
+    -------
+    Metric
+    """
+    plan = make_plan(method, kernel, solver, constraints)
+    configured = with_options(plan.solver, options, plan.name)
+    seed = _check_seed(seed)
+
+    rows = plan.kernel.check(X, "X")
+    relations = as_constraint(constraints, "constraints")
+    relations.check(_rows.count(rows))
+    if relations.size == 0:
+        lost = f" ({relations.dropped} were dropped by slicing)" if relations.dropped else ""
+        raise InputError(f"constraints holds no relation over these {relations.n} rows{lost}; give at least one")
+    usable, converted = registry.convert(relations, configured.accepts, seed=seed)
+    space = represent(plan.kernel.resolve(rows, seed=seed), rows, rank, seed=seed)
+
+    task = f"{plan.name} on {space.n} rows"
+    started = time.perf_counter()
+    registry.step(Event(task))
+    try:
+        solution = configured.solve(Problem(space, usable, seed, _Steps(task)))
+    except Exception as error:
+        error.add_note(f"in solver {type(configured).__name__} of method {plan.name!r}{plan.origin}")
+        raise
+    finally:
+        registry.step(Event(task, done=True))
+    seconds = time.perf_counter() - started
+
+    told = {
+        "method": plan.name,
+        "kernel": repr(space.kernel),
+        "solver": repr(configured),
+        **_outcome(solution),
+        "n": space.n,
+        "representation": space.representation,
+        "rank": space.rank,
+        "seconds": seconds,
+        "peak_memory": peak_memory(),
+        "relations": usable.size,
+        "converted": converted,
+        "dropped": usable.dropped,
+        "seed": seed,
+        "notes": (*plan.notes, *_remarks(space, relations), *solution.notes),
+        "version": __version__,
+    }
+    report = Report({**told, **solution.report})
+    return Metric(solution.kernel, report, rows=rows, solver=configured, rank=rank, seed=seed)
+
+
+# ------------------------------------------------------------------------------------------------------- before the fit
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Names resolved to objects."""
+
+    name: str
+    kernel: Kernel
+    solver: Solver
+    origin: str = ""
+    notes: tuple[str, ...] = ()
+
+
+def make_plan(method: str, kernel: Any, solver: Solver | None, constraints: Any) -> Plan:
+    """Resolve method, kernel and solver to objects."""
+    if not isinstance(method, str):
+        raise InputError(f"method must be the name of a method, got {method!r}; {nearest('', _method_names())}")
+    notes: tuple[str, ...] = ()
+    if method == "auto":
+        method, notes = _choose(as_constraint(constraints, "constraints"))
+    triple = find_method(method)
+    if solver is not None and not isinstance(solver, Solver):
+        raise InputError(f"solver must be a Solver instance or None, got {solver!r}")
+    chosen = find_kernel(kernel) if kernel is not None else triple.kernel
+    entry = registry.entry("method", method)
+    return Plan(method, chosen, solver or triple.solver, f" (plugin {entry.plugin!r})", notes)
+
+
+def find_method(name: str) -> Method:
+    """Return a registered method."""
+    found = registry.get("method", name)
+    if not isinstance(found, Method):
+        raise InputError(f"method {name!r} is registered as a {type(found).__name__}; its target must be a mf.Method")
+    return found
+
+
+def find_kernel(kernel: Any) -> Kernel:
+    """Return the kernel that a user meant: an instance, a registered name, or a learned metric."""
+    if isinstance(kernel, Metric):
+        return kernel.kernel
+    if isinstance(kernel, Kernel):
+        return kernel
+    if not isinstance(kernel, str):
+        example = f"{kernel.__name__}()" if isinstance(kernel, type) else "mf.kernels.RBF()"
+        raise InputError(f"kernel must be a Kernel, a Metric or a name, got {kernel!r}; write for instance {example}")
+    made = registry.get("kernel", kernel)
+    try:
+        return made() if isinstance(made, type) else made  # type: ignore[no-any-return]
+    except TypeError as error:
+        raise InputError(f"kernel={kernel!r} needs parameters ({error}); give an instance instead") from None
+
+
+def as_constraint(value: Any, name: str) -> Constraint:
+    """Return a Constraint; a bare 1-d array means Labels."""
+    if isinstance(value, Constraint):
+        return value
+    if value is None:
+        raise InputError(
+            f"{name} is missing: give labels y, or mf.Pairs, mf.Chunklets or mf.Triplets over the rows of X"
+        )
+    shape = np.shape(value) if not hasattr(value, "shape") else value.shape
+    if len(shape) == 1 or (len(shape) == 2 and shape[1] == 1):
+        return Labels(value)
+    wrap = {2: "mf.Pairs(similar=..., n=len(X))", 3: "mf.Triplets(..., n=len(X))"}.get(shape[-1] if shape else 0)
+    raise InputError(
+        f"{name} must be labels (1-d) or a constraint, got an array of shape {tuple(shape)}; "
+        f"wrap row numbers as {wrap or 'mf.Pairs or mf.Triplets'}"
+    )
+
+
+def with_options(solver: Solver, options: Mapping[str, Any], method: str) -> Solver:
+    """Return the solver with the given options set; unknown ones are an error that names the nearest."""
+    if not options:
+        return solver
+    known = [f.name for f in fields(solver) if f.init]  # type: ignore[arg-type]
+    unknown = [name for name in options if name not in known]
+    if unknown:
+        raise UnknownNameError(f"option {unknown[0]!r} is unknown to method {method!r}; {nearest(unknown[0], known)}")
+    return replace(solver, **options)  # type: ignore[type-var]
+
+
+def _choose(constraint: Constraint) -> tuple[str, tuple[str, ...]]:
+    entry = registry.entry_of("constraint", type(constraint))
+    wanted = AUTO.get(entry.name if entry else "", "euclidean")
+    if wanted in _method_names():
+        return wanted, ()
+    return "euclidean", (f"method {wanted!r} is not installed: the base kernel's own metric was taken instead",)
+
+
+def _method_names() -> list[str]:
+    return [e.name for e in registry.entries("method")]
+
+
+def _check_seed(seed: Any) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise InputError(f"seed must be a whole number >= 0, got {seed!r}")
+    return int(seed)
+
+
+# ----------------------------------------------------------------------------------------------------- during and after
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """What a solver calls once an iteration."""
+
+    task: str
+
+    def __call__(self, step: int, total: int | None = None, **info: float) -> None:
+        registry.step(Event(self.task, step, total, info=info))
+
+
+def _outcome(solution: Solution) -> dict[str, Any]:
+    return {
+        "status": str(solution.status),
+        "objective": float(solution.objective),
+        "gap": float(solution.gap),
+        "certificate": solution.certificate,
+        "n_iter": int(solution.n_iter),
+        "trace": solution.trace,
+    }
+
+
+def _remarks(space: Space, constraint: Constraint) -> tuple[str, ...]:
+    """Return what is odd about the data without being wrong."""
+    if _rows.is_dask(space.rows):
+        return ()
+    said = []
+    if space.kernel.takes == "vectors" and space.n > 1:
+        X = space.rows
+        low, high = X.min(axis=0), X.max(axis=0)
+        if _rows.is_sparse(X):
+            low, high = low.toarray().ravel(), high.toarray().ravel()
+        constant = np.flatnonzero(low == high)
+        if len(constant):
+            where = first_rows(constant).replace("row", "column")
+            said.append(f"{len(constant)} feature(s) are constant and carry no information ({where})")
+    if isinstance(constraint, Pairs) and len(constraint.dissimilar):
+        i, j = constraint.dissimilar.T
+        apart = space.kernel.paired_squared_distance(space.rows[i], space.rows[j])
+        stuck = np.flatnonzero(apart == 0)
+        if len(stuck):
+            said.append(
+                f"{len(stuck)} dissimilar pair(s) join identical rows, which no metric can tell apart "
+                f"(first pair {tuple(constraint.dissimilar[stuck[0]].tolist())})"
+            )
+    return tuple(said)
+
+
+def peak_memory() -> int:
+    """Return the largest resident size this process has had, in bytes (0 where the system does not tell)."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak if sys.platform == "darwin" else 1024 * peak)

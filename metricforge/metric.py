@@ -1,0 +1,302 @@
+"""A learned metric: distances, kernel, embedding, neighbours, arithmetic, files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import modelfile, neighbors
+from . import rows as _rows
+from .errors import InputError
+from .kernels import Kernel, is_number
+from .problem import Solver
+from .space import FeatureMap, Stacked, check_memory, embedding, embeds
+
+Array = NDArray[Any]
+
+EXACT_NEIGHBORS = 2 * 10**9
+"""Kernel values up to which `Metric.neighbors` compares every pair; beyond, it searches the embedding first."""
+
+
+class Report(Mapping[str, Any]):
+    """What a fit did, by name: ``report.gap`` or ``report["gap"]``."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.__dict__["_values"] = dict(values)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["_values"][name]
+        except KeyError:
+            known = ", ".join(self.__dict__.get("_values", ()))
+            raise AttributeError(f"the report has no {name!r}; it has {known}") from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError("a report is read-only")
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._values]
+
+    def __repr__(self) -> str:
+        width = max((len(name) for name in self), default=0)
+        return "\n".join(f"{name:<{width}}  {_short(value)}" for name, value in self.items())
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"array {value.shape} {value.dtype}"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, tuple | list) and len(value) > 6:
+        return f"{len(value)} entries, last {value[-1]}"
+    return str(value)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Metric:
+    """A distance (equivalently a kernel) learned from hints.
+
+    Attributes
+    ----------
+    kernel : Kernel
+        The learned kernel; ``metric.kernel(A, B)`` is its block.
+    report : Report
+        Method, status, objective, gap and what else the fit has to say.
+    rows : rows or None
+        The training rows, among which `neighbors` searches.
+    solver : Solver or None
+        What learned it; `update` asks it.
+    rank, seed
+        How `transform` represents a kernel that has no embedding of its own.
+    """
+
+    kernel: Kernel
+    report: Report
+    rows: Any = None
+    solver: Solver | None = None
+    rank: str | int = "auto"
+    seed: int = 0
+    stored_map: FeatureMap | Stacked | None = field(default=None)
+
+    # -- using it ------------------------------------------------------------------------------------------------
+
+    def distance(self, A: Any, B: Any = None) -> Any:
+        """Return the (len(A), len(B)) distances; without B those of A with itself.  Lazy for dask arrays."""
+        A = self._check(A, "A")
+        other = A if B is None else self._check(B, "B")
+        dtype = np.result_type(_rows.float_dtype(A), _rows.float_dtype(other))
+        if not (_rows.is_dask(A) or _rows.is_dask(other)):
+            cells = _rows.count(A) * _rows.count(other)
+            check_memory(
+                2 * dtype.itemsize * cells,
+                f"a {_rows.count(A)} × {_rows.count(other)} distance matrix",
+                "use metric.neighbors, or give dask arrays",
+            )
+        D = _rows.map_pairs(self.kernel.distance, A, other, dtype)
+        if B is None and not _rows.is_dask(D):
+            np.fill_diagonal(D, 0)
+        return D
+
+    def paired_distance(self, A: Any, B: Any) -> Any:
+        """Return the (len(A),) distances of A's rows to B's, row by row."""
+        A, B = self._check(A, "A"), self._check(B, "B")
+        if _rows.count(A) != _rows.count(B):
+            raise InputError(f"A has {_rows.count(A)} rows and B has {_rows.count(B)}; paired_distance needs as many")
+        return _rows.map_paired(_PairedDistance(self.kernel), A, B, np.float64)
+
+    def transform(self, A: Any) -> Any:
+        """Return the Euclidean embedding of A, whose distances are the metric's (to the rank in the report)."""
+        return self.embedding(self._check(A, "A"))
+
+    def neighbors(self, A: Any, k: int = 10) -> tuple[Array, Array]:
+        """Return the k nearest training rows of each row of A: indices and distances, nearest first.
+
+        Up to two thousand million pairs every one is compared; beyond, candidates come from a search in the embedding
+        (approximate when large) and are put in order by their exact distance.
+        """
+        if self.rows is None:
+            raise InputError(
+                "this metric keeps no training rows to search; compare two sets with metric.distance(A, B)"
+            )
+        n = _rows.count(self.rows)
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= n:
+            raise InputError(f"k must be a whole number between 1 and the {n} training rows, got {k!r}")
+        A = self._check(A, "A")
+        if _rows.is_dask(A):
+            parts = [self.neighbors(A.blocks[i].compute(), k) for i in range(A.numblocks[0])]
+            return np.concatenate([i for i, _ in parts]), np.concatenate([d for _, d in parts])
+        if embeds(self.kernel):
+            return neighbors.search(self._training, k, queries=self.embedding(A), seed=self.seed)
+        if n * _rows.count(A) <= EXACT_NEIGHBORS and not _rows.is_dask(self.rows):
+            return neighbors.search_blocks(_DistanceBlock(self.kernel, A, self.rows), n, _rows.count(A), k)
+        candidates, _ = neighbors.search(self._training, min(n, 2 * k), queries=self.embedding(A), seed=self.seed)
+        return self._reorder(A, candidates, k)
+
+    def update(self, X: Any, constraints: Any, **options: Any) -> Metric:
+        """Return a new Metric that has also seen these rows; this one stays valid.  Only some methods can."""
+        if self.solver is None:
+            raise InputError("a sum of metrics cannot be updated; update its parts and add them again")
+        rows = self._check(X, "X")
+        constraints.check(_rows.count(rows))
+        solution = self.solver.update(self, rows, constraints, **options)
+        told = {**self.report, "status": str(solution.status), "objective": solution.objective, "gap": solution.gap}
+        return replace(
+            self,
+            kernel=solution.kernel,
+            rows=_rows.stack(self.rows, rows),
+            report=Report({**told, "n": _rows.count(self.rows) + _rows.count(rows), **solution.report}),
+            stored_map=None,
+        )
+
+    @cached_property
+    def embedding(self) -> FeatureMap | Stacked:
+        """The map behind `transform`: what the kernel has of its own, else landmarks among the training rows."""
+        return self.stored_map or embedding(self.kernel, self.rows, self.rank, seed=self.seed)
+
+    @cached_property
+    def _training(self) -> Array:
+        E = self.embedding(self.rows)
+        return np.asarray(E.compute() if _rows.is_dask(E) else E)
+
+    def _reorder(self, A: Any, candidates: Array, k: int) -> tuple[Array, Array]:
+        q, c = candidates.shape
+        D = np.empty((q, c))
+        paired = _PairedDistance(self.kernel)
+        for part in _rows.blocks(q, 8 * c * max(self.embedding.columns, _rows.width(A) or 1)):
+            who = np.repeat(np.arange(q)[part], c)
+            D[part] = paired(A[who], _rows.take(self.rows, candidates[part].ravel())).reshape(-1, c)
+        order = np.lexsort((candidates, D), axis=1)[:, :k]
+        return np.take_along_axis(candidates, order, axis=1), np.take_along_axis(D, order, axis=1)
+
+    def _check(self, X: Any, name: str) -> Any:
+        X = self.kernel.check(X, name)
+        if self.rows is not None:
+            _rows.check_widths(X, self.rows, (name, "the training data"))
+        return X
+
+    # -- arithmetic ----------------------------------------------------------------------------------------------
+
+    def __mul__(self, weight: Any) -> Metric:
+        if not is_number(weight):
+            return NotImplemented
+        if not 0 < weight < np.inf:
+            raise InputError(f"a metric can only be scaled by a positive number, got {weight!r}")
+        told = {"method": f"{float(weight):g} · ({self.report['method']})", "parts": (dict(self.report),)}
+        scaled = float(weight) * self.kernel
+        return replace(self, kernel=scaled, report=Report(told), solver=None, stored_map=None)
+
+    __rmul__ = __mul__
+
+    def __add__(self, other: Any) -> Metric:
+        if is_number(other) and other == 0:
+            return self  # so that sum(metrics) works
+        if not isinstance(other, Metric):
+            return NotImplemented
+        same = self.rows is other.rows or _rows.digest(self.rows) == _rows.digest(other.rows)
+        parts = tuple(p for m in (self, other) for p in m.report.get("parts", (dict(m.report),)))
+        told = {"method": f"{self.report['method']} + {other.report['method']}", "parts": parts}
+        if not same:
+            told["notes"] = ("the parts were learned on different rows: neighbors has none to search",)
+        return replace(
+            self,
+            kernel=self.kernel + other.kernel,
+            report=Report(told),
+            rows=self.rows if same else None,
+            solver=None,
+            stored_map=self._map_of_sum(other) if not same else None,
+        )
+
+    __radd__ = __add__
+
+    def _map_of_sum(self, other: Metric) -> Stacked:
+        """Return both embeddings side by side, for a sum whose parts have different training rows."""
+        maps = [m.embedding for m in (self, other)]
+        return Stacked(tuple(one for m in maps for one in (m.maps if isinstance(m, Stacked) else (m,))))
+
+    def __repr__(self) -> str:
+        told = [f"{name}={_short(self.report[name])}" for name in ("method", "status", "gap") if name in self.report]
+        rows = "" if self.rows is None else f", {_rows.count(self.rows)} training rows"
+        return f"Metric({', '.join(told)}{rows})"
+
+    # -- files ---------------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the metric to one file, atomically: an old file stays whole until the new one is complete.
+
+        Training rows go along, except those of a dask array (`neighbors` then says so after loading).
+        """
+        keep = not _rows.is_dask(self.rows)
+        content = {
+            "kernel": self.kernel,
+            "report": {name: value for name, value in self.report.items() if not _rows.is_dask(value)},
+            "rows": self.rows if keep else None,
+            "solver": self.solver,
+            "rank": self.rank,
+            "seed": self.seed,
+            "map": None if self.kernel.embedding() is not None else self.embedding,
+        }
+        modelfile.write(path, content)
+
+
+def load(path: str | os.PathLike[str]) -> Metric:
+    """Return the metric that `Metric.save` wrote.  No code from the file is run.
+
+    Raises
+    ------
+    ModelFileError
+        When the file is not a saved metric, is damaged, or was written by a later version.
+    MissingPluginError
+        When a component's plugin is not installed; the message names it.
+    """
+    content = modelfile.read(path)
+    try:
+        return Metric(
+            kernel=content["kernel"],
+            report=Report(content["report"]),
+            rows=content["rows"],
+            solver=content["solver"],
+            rank=content["rank"],
+            seed=content["seed"],
+            stored_map=content["map"],
+        )
+    except (KeyError, TypeError) as error:
+        from .errors import ModelFileError
+
+        raise ModelFileError(f"{os.fspath(path)!r} is not a saved metric: {error} is missing") from error
+
+
+@dataclass(frozen=True, eq=False)
+class _PairedDistance:
+    """d(a_i, b_i) as an object that can be sent to a worker."""
+
+    kernel: Kernel
+
+    def __call__(self, A: Any, B: Any) -> Array:
+        return np.sqrt(self.kernel.paired_squared_distance(A, B))
+
+
+@dataclass(frozen=True, eq=False)
+class _DistanceBlock:
+    """Distances from a slice of the queries to all training rows."""
+
+    kernel: Kernel
+    queries: Any
+    rows: Any
+
+    def __call__(self, start: int, stop: int) -> Array:
+        return self.kernel.distance(self.queries[start:stop], self.rows)

@@ -1,0 +1,83 @@
+"""Progress of a fit: the event, and the plugin that draws a bar on a terminal.
+
+The bar is an ordinary plugin on the hook ``metricforge_step``.  It draws only when standard error is a terminal, only
+once a fit has run for half a second, and never when ``METRICFORGE_PROGRESS=0``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .hookspecs import hookimpl
+
+
+@dataclass(frozen=True)
+class Event:
+    """One step of a fit.
+
+    Attributes
+    ----------
+    task : str
+        Which fit, in words a user knows ("krca on 178 rows").
+    step : int
+    total : int or None
+        None while nobody knows.
+    done : bool
+        Whether this is the last event of the task; it comes after errors too.
+    info : mapping of str to float
+        What the solver measures as it goes (``gap``, ``objective``).
+    """
+
+    task: str
+    step: int = 0
+    total: int | None = None
+    done: bool = False
+    info: Mapping[str, float] = field(default_factory=dict)
+
+
+class _Bar:
+    delay = 0.5
+    interval = 0.1
+
+    def __init__(self) -> None:
+        self.task = ""
+        self.since = self.last = 0.0
+        self.drawn = False
+
+    def __call__(self, event: Event) -> None:
+        now = time.monotonic()
+        if event.task != self.task:
+            self.task, self.since, self.drawn = event.task, now, False
+        if event.done:
+            if self.drawn:
+                sys.stderr.write("\r\x1b[K")
+                sys.stderr.flush()
+            self.task = ""
+        elif now - self.since >= self.delay and now - self.last >= self.interval:
+            sys.stderr.write("\r\x1b[K" + line(event, now - self.since))
+            sys.stderr.flush()
+            self.last, self.drawn = now, True
+
+
+def line(event: Event, seconds: float, width: int = 24) -> str:
+    """Return the text of the bar for one event."""
+    info = "".join(f"  {name} {value:.3g}" for name, value in event.info.items())
+    if event.total:
+        share = min(1.0, event.step / event.total)
+        full = round(width * share)
+        return f"{event.task}  [{'#' * full}{'.' * (width - full)}] {share:4.0%}{info}  {seconds:.0f} s"
+    return f"{event.task}  step {event.step}{info}  {seconds:.0f} s"
+
+
+_bar = _Bar()
+
+
+@hookimpl
+def metricforge_step(event: Event) -> None:
+    """Draw the bar."""
+    if sys.stderr is not None and sys.stderr.isatty() and os.environ.get("METRICFORGE_PROGRESS") != "0":
+        _bar(event)

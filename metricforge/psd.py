@@ -1,0 +1,67 @@
+"""Positive semidefinite matrices: the nearest one, factors, and a certificate that a matrix is one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import InputError
+
+Array = NDArray[Any]
+
+
+def project(A: Any) -> Array:
+    """Return the PSD matrix nearest to a symmetric A in the Frobenius norm: A with negative eigenvalues set to 0.
+
+    Cost: one eigendecomposition, O(m³) time and 3m² memory.
+    """
+    w, V = np.linalg.eigh(symmetric(A))
+    P: Array = (V * np.maximum(w, 0)) @ V.T
+    return (P + P.T) / 2
+
+
+def factor(A: Any, *, tol: float = 1e-12) -> Array:
+    """Return R (m × r) with RR' = A for a PSD matrix A, columns by decreasing eigenvalue.
+
+    Eigenvalues below ``tol`` times the largest count as zero, so r is the numerical rank (at least 1).
+
+    Raises
+    ------
+    InputError
+        When A has an eigenvalue below minus that threshold, so that no real R exists.
+    """
+    w, V = np.linalg.eigh(symmetric(A))
+    w, V = w[::-1], V[:, ::-1]
+    scale = max(abs(w[0]), abs(w[-1])) if len(w) else 0.0
+    # rounding in an m × m product leaves eigenvalues of this size where exact arithmetic has zeros
+    slack = max(tol, len(w) * np.finfo(np.float64).eps) * scale
+    if len(w) and w[-1] < -10 * slack:
+        raise InputError(
+            f"A is not positive semidefinite (smallest eigenvalue {w[-1]:.3g}, largest {w[0]:.3g}); "
+            "project it first with mf.psd.project(A)"
+        )
+    keep = np.flatnonzero(w > slack)
+    keep = keep if len(keep) else np.array([0])
+    return np.asarray(V[:, keep] * np.sqrt(np.maximum(w[keep], 0)))
+
+
+def smallest_eigenvalue(A: Any) -> float:
+    """Return the smallest eigenvalue of a symmetric A: the certificate that it is, or how far it is from, PSD."""
+    return float(np.linalg.eigvalsh(symmetric(A))[0])
+
+
+def symmetric(A: Any) -> Array:
+    """Return A as a symmetric float64 array, or raise naming the worst entry."""
+    A = np.asarray(A, dtype=np.float64)
+    if A.ndim != 2 or A.shape[0] != A.shape[1]:
+        raise InputError(f"A must be a square matrix, got shape {A.shape}")
+    if not np.isfinite(A).all():
+        i, j = np.argwhere(~np.isfinite(A))[0]
+        raise InputError(f"A must be finite, got {A[i, j]} at ({i}, {j})")
+    skew = np.abs(A - A.T)
+    if skew.size and skew.max() > 1e-8 * max(float(np.abs(A).max()), 1e-300):
+        i, j = np.unravel_index(int(skew.argmax()), skew.shape)
+        raise InputError(f"A must be symmetric, got {A[i, j]:.6g} at ({i}, {j}) and {A[j, i]:.6g} at ({j}, {i})")
+    return np.asarray((A + A.T) / 2)

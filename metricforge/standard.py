@@ -1,0 +1,37 @@
+"""The core's own components, registered through the same hook as everyone's."""
+
+from __future__ import annotations
+
+from .hookspecs import hookimpl
+from .registry import Registrar
+
+
+@hookimpl
+def metricforge_register(registrar: Registrar) -> None:
+    """Add the constraints, conversions, kernels, eigensolvers and neighbour searches of the core."""
+    for name in ("Labels", "Pairs", "Chunklets", "Triplets"):
+        registrar.add("constraint", name.lower(), f"metricforge.constraints:{name}")
+    for source, target in (
+        ("labels", "pairs"),
+        ("labels", "chunklets"),
+        ("labels", "triplets"),
+        ("chunklets", "pairs"),
+        ("pairs", "chunklets"),
+        ("triplets", "pairs"),
+    ):
+        registrar.add("conversion", f"{source}->{target}", f"metricforge.constraints:{source}_to_{target}")
+    for name in (
+        "Linear",
+        "RBF",
+        "Polynomial",
+        "Laplacian",
+        "Cauchy",
+        "Spectrum",
+        "Weak",
+        "Mixture",
+        "Product",
+        "Normalized",
+        "Precomputed",
+    ):
+        registrar.add("kernel", name.lower(), f"metricforge.kernels:{name}")
+    registrar.add("kernel", "learned", "metricforge.space:LearnedKernel")
