@@ -500,7 +500,6 @@ def _libsvm(texts: Sequence[bytes], d: int) -> tuple[Any, _Labels]:
     from sklearn.datasets import load_svmlight_file
 
     X, y = load_svmlight_file(io.BytesIO(b"".join(texts)), n_features=d, zero_based=False)
-    X.sort_indices()
     return X, y.astype(np.int64)
 
 

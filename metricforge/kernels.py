@@ -61,6 +61,8 @@ class Kernel(ABC):
         D += self.diag(X)[:, None]
         D += self.diag(Y)[None, :]
         np.maximum(D, 0, out=D)
+        if X is Y:
+            np.fill_diagonal(D, 0)
         return D
 
     def paired_squared_distance(self, X: Any, Y: Any) -> Array:
@@ -623,7 +625,7 @@ class Normalized(_Composite):
     def paired(self, X: Any, Y: Any) -> Array:
         """Return k(x_i, y_i) scaled alike."""
         scale = _inverse_root(self.kernel.diag(X)) * _inverse_root(self.kernel.diag(Y))
-        return self.kernel.paired(X, Y) * scale
+        return np.asarray(self.kernel.paired(X, Y) * scale)
 
     def diag(self, X: Any) -> Array:
         """Return ones, and zeros where k(x, x) = 0."""

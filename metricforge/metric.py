@@ -142,7 +142,7 @@ class Metric:
             return np.concatenate([i for i, _ in parts]), np.concatenate([d for _, d in parts])
         if embeds(self.kernel):
             return neighbors.search(self._training, k, queries=self.embedding(A), seed=self.seed)
-        if n * _rows.count(A) <= EXACT_NEIGHBORS and not _rows.is_dask(self.rows):
+        if n * _rows.count(A) <= EXACT_NEIGHBORS:
             return neighbors.search_blocks(_DistanceBlock(self.kernel, A, self.rows), n, _rows.count(A), k)
         candidates, _ = neighbors.search(self._training, min(n, 2 * k), queries=self.embedding(A), seed=self.seed)
         return self._reorder(A, candidates, k)
@@ -292,11 +292,12 @@ class _PairedDistance:
 
 @dataclass(frozen=True, eq=False)
 class _DistanceBlock:
-    """Distances from a slice of the queries to all training rows."""
+    """Distances from a slice of the queries to a slice of the training rows."""
 
     kernel: Kernel
     queries: Any
     rows: Any
 
-    def __call__(self, start: int, stop: int) -> Array:
-        return self.kernel.distance(self.queries[start:stop], self.rows)
+    def __call__(self, q0: int, q1: int, c0: int, c1: int) -> Array:
+        rows = self.rows[c0:c1]
+        return self.kernel.distance(self.queries[q0:q1], rows.compute() if _rows.is_dask(rows) else rows)

@@ -1,7 +1,8 @@
 """The registry: who offers which component, under which name.
 
-Plugins are found through the entry-point group ``metricforge`` and loaded one by one, each under its own guard: one that
-fails is refused whole and listed with its error, the others are unharmed.  Targets are strings, imported on first use.  Numeric files never see this one: `metricforge.learning` resolves names and passes objects on.
+Plugins are found through the entry-point group ``metricforge`` and loaded one by one, each under its own guard: one
+that fails is refused whole and listed with its error, the others are unharmed.  Targets are strings, imported on first
+use.  Numeric files never see this one: `metricforge.learning` resolves names and passes objects on.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import heapq
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,10 +21,13 @@ from .errors import InputError, NotAcceptedError, first_rows
 from .rows import as_vectors, blocks, count, is_dask, is_sparse, take, width
 
 if TYPE_CHECKING:
-    from .constraints import Chunklets, Labels, Pairs, Triplets
+    from .constraints import Chunklets, Pairs, Triplets
+    from .kernels import Kernel
+    from .metric import Metric
 
 Array: TypeAlias = NDArray[Any]
-Score: TypeAlias = tuple[int, float]
+Score: TypeAlias = tuple[int, float]  # cannot-links broken, then cost
+Earlier: TypeAlias = list[list[tuple[int, int]]]  # of each node the earlier neighbours, and how many row pairs behind
 
 logger = logging.getLogger(__name__)
 
@@ -90,10 +93,11 @@ def constrained_kmeans(
     and the last sum does not depend on the labels: must-links always hold, and what remains is weighted k-means.
     Without cannot-links that is scikit-learn's.  With them the assignment step colours the graph of cannot-links at
     least cost, which is NP-hard.  Components of the graph that the nearest centers satisfy need nothing.  Small ones
-    are searched to the end, most constrained super-point first (Wagstaff et al. visit rows in data order and give up
-    at the first dead end).  Large ones start from a search of limited length and then exchange two clusters along
-    chains of cannot-links while that lowers the cost, which is exact for two clusters.  No iteration raises
-    (cannot-links broken, inertia), so the loop ends.
+    are searched by branch and bound, most constrained super-point first (Wagstaff et al. visit rows in data order and
+    give up at the first dead end).  Large ones get one such search per start, of limited length, and where it fails a
+    tabu search that mends what it can; later steps exchange two clusters along chains of cannot-links while that
+    lowers the cost, which is exact for two clusters.  No iteration raises (cannot-links broken, inertia), so the loop
+    ends.
 
     Parameters
     ----------
@@ -128,8 +132,7 @@ def constrained_kmeans(
     """
     Z = _embedding(Z, "Z")
     n_clusters, n_init, max_iter = (
-        _whole(value, name)
-        for value, name in ((n_clusters, "n_clusters"), (n_init, "n_init"), (max_iter, "max_iter"))
+        _whole(value, name) for value, name in ((n_clusters, "n_clusters"), (n_init, "n_init"), (max_iter, "max_iter"))
     )
     seed = _whole(seed, "seed", least=0)
     component, dissimilar = _contract(constraint, len(Z))
@@ -270,7 +273,7 @@ class _CannotLinks:
         self.edges = np.sort(position[ends], axis=1)
         self.component = np.repeat(np.arange(len(self.starts) - 1), np.diff(self.starts))
         # of every position, the earlier neighbours counted from the start of the component, and how often
-        self.before: list[list[tuple[int, int]]] = [[] for _ in order]
+        self.before: Earlier = [[] for _ in order]
         for (i, j), times in zip(self.edges.tolist(), self.times.tolist(), strict=True):
             self.before[j].append((i - int(self.starts[self.component[j]]), times))
 
@@ -289,7 +292,8 @@ class _CannotLinks:
             if found is None:
                 found = _search(prices, before, (UNBOUNDED, np.inf))
                 assert found is not None  # nothing is cut off before the first assignment is complete
-                found = found if len(found) <= EXACT_SIZE else _mend(found, before, cost.shape[1], rng)
+                if len(found) > EXACT_SIZE:
+                    found = _mend(found, before, cost.shape[1], rng)
             labels[part] = found
         self._exchange(labels, cost, conflicted)
         return labels
@@ -317,19 +321,16 @@ class _CannotLinks:
         """Exchange two labels along chains (Kempe's) of cannot-links between them while that lowers the cost.
 
         A chain is a component of the graph induced by the two labels, so an exchange breaks no cannot-link and mends
-        none; a super-point that no cannot-link ties to the other label is a chain of its own.  Components that were
-        searched to the end are left out.
+        none; a super-point that no cannot-link ties to the other label is a chain of its own.
         """
         from .constraints import components_of
 
-        free = np.zeros(len(labels), dtype=bool)
-        for part in parts:
-            free[part] = part.stop - part.start > EXACT_SIZE
-        if not free.any():
+        if not parts:
             return
-        chosen = np.flatnonzero(free)
-        place = np.cumsum(free) - 1
-        i, j = place[self.edges[free[self.edges[:, 0]]]].T
+        chosen = np.concatenate([np.arange(part.start, part.stop) for part in parts])
+        place = np.full(len(labels), -1)
+        place[chosen] = np.arange(len(chosen))
+        i, j = place[self.edges[place[self.edges[:, 0]] >= 0]].T
         mine, cost, n_clusters = labels[chosen], cost[chosen], cost.shape[1]
         every = np.arange(len(chosen))
         for _ in range(SWEEPS):
@@ -361,7 +362,7 @@ def _search_order(edges: Array, weight: Array) -> tuple[Array, Array]:
     order: list[int] = []
     starts: list[int] = []
     while heap:
-        known, degree, w, i = heapq.heappop(heap)
+        known, _, _, i = heapq.heappop(heap)
         if placed[i] != -known:
             continue  # out of date: a better entry was pushed later
         if known == 0:
@@ -375,9 +376,7 @@ def _search_order(edges: Array, weight: Array) -> tuple[Array, Array]:
     return np.asarray(order, dtype=np.int64), np.asarray([*starts, len(order)], dtype=np.int64)
 
 
-def _search(
-    cost: list[list[float]], before: list[list[tuple[int, int]]], ceiling: Score
-) -> list[int] | None:
+def _search(cost: list[list[float]], before: Earlier, ceiling: Score) -> list[int] | None:
     """Return the labels of least (cannot-links broken, cost) below ``ceiling``, or None.
 
     Depth first along the order of the nodes, labels by what they break and then by cost, cut off by the bound "what
@@ -412,16 +411,14 @@ def _search(
     return found
 
 
-def _mend(
-    start: list[int], before: list[list[tuple[int, int]]], n_clusters: int, rng: np.random.Generator
-) -> Array:
+def _mend(start: list[int], before: Earlier, n_clusters: int, rng: np.random.Generator) -> list[int]:
     """Return labels that break fewer cannot-links, by tabu search (Hertz and de Werra 1987).
 
     Each step gives one node of a broken cannot-link the label that breaks least, even if that is more than now.  The
     label it leaves is closed to it for some steps, unless taking it would be the best so far.
     """
     size = len(start)
-    near: list[list[tuple[int, int]]] = [[] for _ in before]
+    near: Earlier = [[] for _ in before]
     for i, earlier in enumerate(before):
         for j, times in earlier:
             near[i].append((j, times))
@@ -430,7 +427,7 @@ def _mend(
     breaks = np.zeros((size, n_clusters), dtype=np.int64)  # what node v breaks with label l
     for v, (who, times) in enumerate(neighbours):
         np.add.at(breaks[v], np.asarray(start)[who], times)
-    every, labels, best = np.arange(size), np.asarray(start), np.asarray(start)
+    every, labels, best = np.arange(size), np.asarray(start), start
     total = least = _broken(start, before)
     closed = np.zeros((size, n_clusters), dtype=np.int64)  # until which step
     for step in range(STEPS + STEPS_PER_NODE * size):
@@ -451,12 +448,220 @@ def _mend(
         breaks[who, old] -= times
         breaks[who, new] += times
         if total < least:
-            least, best = total, labels.copy()
+            least, best = total, labels.tolist()
     return best
 
 
-def _broken(labels: list[int], before: list[list[tuple[int, int]]]) -> int:
+def _broken(labels: list[int], before: Earlier) -> int:
     return sum(times for i, earlier in enumerate(before) for j, times in earlier if labels[i] == labels[j])
+
+
+# ------------------------------------------------------------------------------------------------------------- scores
+
+
+def triplet_accuracy(
+    metric: Metric | Kernel | None,
+    X: Any,
+    triplets: Triplets,
+    *,
+    by: Literal["distance", "kernel"] = "distance",
+    both: bool = False,
+) -> float:
+    """Return the fraction of judgements "i is more like j than like k" that a metric agrees with.
+
+    By distance a judgement is met when d(i, j) < d(i, k), by kernel when k(i, j) > k(i, k); the two differ where the
+    k(x, x) do.  With ``both``, j must also be more like i than like k: d(i, j) < d(j, k), or k(i, j) > k(j, k).  That
+    is the "percentage correct" of Fung et al., for triplets whose i and j share a class.  A tie does not meet it.
+
+    Parameters
+    ----------
+    metric : Metric, Kernel or None
+        None: X is an embedding, compared by Euclidean distance and inner product.
+    X : rows
+        What the indices of the triplets refer to.
+    triplets : Triplets
+
+    Notes
+    -----
+    Two (with ``both`` three) kernel values a triplet, in blocks: O(t) time, memory for a block of rows.
+
+    References
+    ----------
+    G. Fung, R. Rosales, R. B. Rao. Feature selection and kernel design via linear programming. IJCAI 2007, Sec. 3.1.
+    """
+    from .constraints import Triplets
+
+    kernel = _kernel(metric)
+    X = kernel.check(X, "X")
+    if not isinstance(triplets, Triplets):
+        raise NotAcceptedError(
+            f"triplets must be Triplets, got {type(triplets).__name__}; write mf.Triplets([(i, j, k), ...], n=len(X))"
+        )
+    triplets.check(count(X), "triplets")
+    if not triplets.size:
+        raise InputError("triplets holds no triplet, so there is no fraction of them; give at least one")
+    if by not in ("distance", "kernel"):
+        raise InputError(f'by must be "distance" or "kernel", got {by!r}')
+
+    def likeness(A: Any, B: Any) -> Array:
+        return kernel.paired(A, B) if by == "kernel" else -kernel.paired_squared_distance(A, B)
+
+    met = 0
+    # at most 8192 triplets at a time: a learned kernel may need a thousand features for each row
+    for part in blocks(triplets.size, 8 * max(1024, 3 * (width(X) or 1))):
+        first, second, third = (take(X, rows) for rows in triplets.triples[part].T)
+        alike = likeness(first, second)
+        agrees = alike > likeness(first, third)
+        if both:
+            agrees &= alike > likeness(second, third)
+        met += int(np.count_nonzero(agrees))
+    return met / triplets.size
+
+
+def alignment(y: Any, *, K: Any = None, Z: Any = None) -> float:
+    """Return the alignment ⟨K, K*⟩ / (‖K‖ ‖K*‖) of a kernel with the ideal kernel of the labels.
+
+    K*_ij = 1 where y_i = y_j and 0 elsewhere; the products are Frobenius's.  1 is perfect, and nothing is centred.
+    Of an embedding Z with K = Z Z' only ⟨K, K*⟩ = Σ_c ‖Σ_{i in c} z_i‖² and ‖K‖ = ‖Z'Z‖ are formed.
+
+    Parameters
+    ----------
+    y : array of n labels, or Labels
+    K : (n, n) array
+        The Gram matrix; or
+    Z : (n, m) array
+        an embedding, for instance ``metric.transform(X)``.
+
+    Notes
+    -----
+    K: O(n²) time, memory for a block of rows.  Z: O(n m²) time, memory for a copy of Z and O(m² + m · classes).
+
+    References
+    ----------
+    J. T. Kwok, I. W. Tsang. Learning with idealized kernels. ICML 2003, eq. (1) and Sec. 2.
+    """
+    if (K is None) == (Z is None):
+        raise InputError("give either the Gram matrix K or an embedding Z with K = Z Z', not both and not neither")
+    A = _embedding(K, "K") if Z is None else _embedding(Z, "Z")
+    n = len(A)
+    codes = _classes(y, n)
+    size = np.bincount(codes).astype(np.float64)
+    scale = float(max(A.max(), -A.min())) or 1.0  # so that no square overflows
+    if Z is None:
+        if A.shape != (n, n):
+            raise InputError(f"K must be a square Gram matrix, got shape {A.shape}; an embedding goes in as Z=")
+        product = square = 0.0
+        for rows in blocks(n, 32 * n):
+            part = A[rows] / scale
+            product += float(part[codes[rows, None] == codes].sum())
+            square += float(np.vdot(part, part))
+        norm = np.sqrt(square)
+    else:
+        A = A / scale
+        product = float((size[:, None] ** 2 * _means(A, codes, np.ones(n)) ** 2).sum())
+        norm = float(np.linalg.norm(A.T @ A if A.shape[1] <= n else A @ A.T))
+    if norm == 0:
+        raise InputError(f"{'K' if Z is None else 'Z'} is zero everywhere, so it has no direction to be aligned")
+    return float(product / (norm * np.linalg.norm(size)))
+
+
+@dataclass(frozen=True, eq=False)
+class RetrievalResult:
+    """What `retrieval_auc` found.
+
+    Attributes
+    ----------
+    auc : float
+        The mean over the queries that have one.
+    per_query : (q,) array
+        The area under the ROC curve of each of ``queries``.
+    queries : (q,) int array
+        The rows that were asked about and have both a row of their class and one of another beside them.
+    left_out : int array
+        The rows that were asked about and do not.
+    """
+
+    auc: float
+    per_query: Array
+    queries: Array
+    left_out: Array
+
+
+def retrieval_auc(metric: Metric | Kernel | None, X: Any, y: Any, *, queries: Any = None) -> RetrievalResult:
+    """Rank all other rows by their distance to each query and score how well the query's class comes first.
+
+    The score of a query is the area under the ROC curve: the probability that a row of its class is nearer than a row
+    of another, ties counting one half.  Squared distances that differ by less than 2⁻³⁴ of the query's largest are
+    ties: rounding must not put equal distances in an order.
+
+    Parameters
+    ----------
+    metric : Metric, Kernel or None
+        None: X is an embedding, compared by Euclidean distance.
+    X : rows in memory
+    y : array of n labels, or Labels
+    queries : row numbers, optional
+        Which rows to ask about; default: all.
+
+    Notes
+    -----
+    O(n log n) time a query beside the distances; memory for a block of distances.  A learned kernel represents all n
+    rows anew for every block: for many queries over many rows give its embedding,
+    ``retrieval_auc(None, metric.transform(X), y)``.
+
+    References
+    ----------
+    The measure of the KRCA paper's Table II.
+    """
+    from scipy.stats import rankdata
+
+    kernel = _kernel(metric)
+    if is_dask(X):
+        raise InputError("X is a dask array, and this works in memory; call X.compute() first")
+    X = kernel.check(X, "X")
+    n = count(X)
+    codes = _classes(y, n)
+    asked = np.arange(n) if queries is None else _row_numbers(queries, n, "queries")
+    positives = np.bincount(codes)[codes[asked]] - 1
+    negatives = n - 1 - positives
+    scored = (positives > 0) & (negatives > 0)
+    if not scored.any():
+        raise InputError(
+            "y: no query has both another row of its class and a row of a different one; give at least two classes, "
+            "and classes of two rows or more"
+        )
+    found, positives, negatives = asked[scored], positives[scored], negatives[scored]
+    per_query = np.empty(len(found))
+    for part in blocks(len(found), 48 * n):
+        rows = found[part]
+        D = np.array(kernel.squared_distance(X[rows], X), dtype=np.float64)  # (b, n)
+        if not np.isfinite(D).all():
+            bad = first_rows(rows[~np.isfinite(D).all(axis=1)])
+            raise InputError(f"metric: the distances from {bad} of X are not finite; check the kernel")
+        # a power of two, so that distances between whole numbers stay what they are
+        grain = np.exp2(np.ceil(np.log2(np.maximum(D.max(axis=1), np.finfo(float).tiny))) - 34)
+        D = np.rint(D / grain[:, None])
+        D[np.arange(len(rows)), rows] = -1  # the query itself comes first, and alone
+        rank = rankdata(D, axis=1) - 1
+        above = np.where(codes[rows, None] != codes, rank, 0.0).sum(axis=1)
+        # Mann and Whitney: ranks of the negatives, less what they have among themselves
+        per_query[part] = (above - negatives[part] * (negatives[part] + 1) / 2) / (positives[part] * negatives[part])
+    return RetrievalResult(auc=float(per_query.mean()), per_query=per_query, queries=found, left_out=asked[~scored])
+
+
+def one_cluster_rand(y: Any) -> float:
+    """Return the Rand index of putting every row into one cluster, Σ_c n_c (n_c − 1) / (n (n − 1)).
+
+    With unequal classes it is high: a Rand index means something only beside this one (and the adjusted Rand index,
+    which is 0 here).  Rand and adjusted Rand index themselves are scikit-learn's ``rand_score`` and
+    ``adjusted_rand_score``.
+    """
+    codes = _classes(y, None)
+    n = len(codes)
+    if n < 2:
+        raise InputError("y has one row, which makes no pair; give at least two")
+    size = np.bincount(codes)
+    return float((size * (size - 1)).sum() / (n * (n - 1)))
 
 
 # -------------------------------------------------------------------------------------------------------------- input
@@ -467,8 +672,45 @@ def _embedding(Z: Any, name: str) -> Array:
     if is_dask(Z):
         raise InputError(f"{name} is a dask array, and this works in memory; call {name}.compute() first")
     if is_sparse(Z):
-        raise InputError(f"{name} is sparse; give an embedding, for instance metric.transform(X), or {name}.toarray()")
+        raise InputError(f"{name} is sparse; give {name}.toarray(), or an embedding such as metric.transform(X)")
     return np.asarray(as_vectors(Z, name), dtype=np.float64)
+
+
+def _kernel(metric: Metric | Kernel | None) -> Kernel:
+    from .kernels import Kernel, Linear
+
+    if metric is None:
+        return Linear()
+    # asked in this order, because composite kernels have a field of that name too
+    kernel = metric if isinstance(metric, Kernel) else getattr(metric, "kernel", None)
+    if not isinstance(kernel, Kernel):
+        raise InputError(
+            f"metric must be a Metric, a Kernel, or None where X is an embedding, got {type(metric).__name__}"
+        )
+    return kernel
+
+
+def _classes(y: Any, n: int | None) -> Array:
+    """Return the class number of every row; all must have one."""
+    from .constraints import Labels
+
+    labels = y if isinstance(y, Labels) else Labels(y)
+    if n is not None:
+        labels.check(n, "y")
+    missing = np.flatnonzero(labels.codes < 0)
+    if len(missing):
+        raise InputError(f"y: {len(missing)} row(s) have no label, first {first_rows(missing)}; leave them out of both")
+    return labels.codes
+
+
+def _row_numbers(values: Any, n: int, name: str) -> Array:
+    rows = np.asarray(values)
+    if rows.ndim != 1 or not len(rows) or rows.dtype.kind not in "iu":
+        raise InputError(f"{name} must be a list of row numbers, got shape {rows.shape} and dtype {rows.dtype}")
+    bad = rows[(rows < 0) | (rows >= n)]
+    if len(bad):
+        raise InputError(f"{name} names {first_rows(bad)}, outside 0 .. {n - 1}; rows are counted from 0")
+    return rows.astype(np.int64)
 
 
 def _whole(value: Any, name: str, least: int = 1) -> int:

@@ -8,6 +8,7 @@ import os
 import socket
 import struct
 import threading
+import time
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -599,6 +600,14 @@ def test_a_failed_transfer_leaves_nothing(
     assert cached(tmp_path) == []
 
 
+def test_download_writes_the_whole_file_or_none(archive: Archive, tmp_path: Path) -> None:
+    archive.served.update({"/whole": b"abc", "/cut": (b"abc", 5)})
+    datasets._download(f"{archive.url}/whole", tmp_path / "file")
+    with pytest.raises(InputError, match="cannot fetch"):
+        datasets._download(f"{archive.url}/cut", tmp_path / "file")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("file", b"abc")]
+
+
 def test_a_file_that_unpacks_to_too_much_is_refused(
     archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -639,8 +648,10 @@ def test_a_silent_server_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         serve(monkeypatch, f"http://127.0.0.1:{silent.getsockname()[1]}", "letter")
+        start = time.monotonic()
         with pytest.raises(InputError, match=r"timed out.*METRICFORGE_DATA"):
             datasets.load("letter")
+        assert time.monotonic() - start < 4.0
     assert cached(tmp_path) == []
 
 

@@ -1,0 +1,830 @@
+"""The top eigenpairs of a symmetric matrix or operator: PRIMME, ARPACK, LAPACK or a solver of your own.
+
+A residual says that a pair is an eigenpair, not that it is one of the largest: on repeated eigenvalues (must-link
+cliques, disconnected graphs) PRIMME and ARPACK both return too few copies without a word.  So whichever iterative
+solver ran, its answer is searched for a larger eigenvalue in the orthogonal complement (:func:`_search_above`), and
+what is found joins the answer before the next search.
+
+The iterative solvers see ``A`` divided by an estimate of its largest absolute eigenvalue, so ``tol`` means the same
+thing to each of them, and time, products, exceptions and infinities are watched in one place (:class:`_Operator`).
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricforge.errors import (
+    ConvergenceWarning,
+    InputError,
+    SolverError,
+    UnknownNameError,
+    first_rows,
+    nearest,
+)
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+    from scipy.sparse.linalg import LinearOperator
+
+__all__ = ["Eigensolver", "Eigenpairs", "Stop", "top"]
+
+Floats: TypeAlias = NDArray[np.float64]
+Status: TypeAlias = Literal["converged", "iteration_limit", "time_limit"]
+
+log = logging.getLogger(__name__)
+
+# Dense LAPACK beats an iterative solve and its check up to here (measured: 0.05 s at n = 500).
+_DENSE_ROWS = 500
+# Connected components up to this size are solved densely, all of one size in one batch.
+_COMPONENT_ROWS = 32
+# PRIMME adds this many vectors at a time: 1 and 2 miss copies of repeated eigenvalues, 16 costs more time.
+_BLOCK = 8
+# Columns of one product: bounds the temporaries and the time between two looks at the clock.
+_COLUMNS = 16
+# A start in the search for missed eigenvalues must have been multiplied this often before it is believed.
+_SEARCH_STEPS = 10
+# Entries of the float32 record of ARPACK's first vectors (256 MB).
+_TRAIL_ENTRIES = 2**26
+# Below this relative residual rounding decides.
+_TOL_FLOOR = 1e-12
+
+
+class Stop(Exception):  # noqa: N818 - not an error: it unwinds a backend
+    """Raised by a product when a limit was passed or the operator failed; a backend lets it through."""
+
+
+class Eigensolver(Protocol):
+    """What ``solver`` may be instead of a name, and what a plugin registers as an ``eigensolver``.
+
+    Parameters
+    ----------
+    A : LinearOperator, shape (n, n), float64
+        Symmetric, its largest absolute eigenvalue about 1.  ``A @ X`` takes one vector or a block.
+    k : int
+        How many of the algebraically largest eigenpairs are wanted; 2 k < n.
+    tol : float
+        The residual norm ``|Av - wv|`` to reach.
+    v0 : ndarray, shape (n, i), i >= 1
+        Orthonormal starting vectors, from the caller or from the seed: the only source of randomness to use.
+    stop : callable
+        ``stop()`` turns true once a limit is passed.  The backend should then return what it has: it may still
+        multiply about 2 k vectors before a product raises :class:`Stop`.
+
+    Returns
+    -------
+    w : ndarray, shape (j,)
+    V : ndarray, shape (n, j)
+        Any j, in any order, with linearly independent columns; :func:`top` orthonormalises them, fills up to k, and
+        looks for what was missed.
+    """
+
+    def __call__(
+        self, A: LinearOperator, k: int, *, tol: float, v0: Floats, stop: Callable[[], bool]
+    ) -> tuple[Floats, Floats]: ...
+
+
+class Eigenpairs(tuple[Floats, Floats]):
+    """The pair ``(w, V)``, with how it came about.
+
+    Attributes
+    ----------
+    status : {"converged", "iteration_limit", "time_limit"}
+    solver : str
+        The solver that ran, which is not always the one asked for: small problems are solved densely.
+    residuals : ndarray, shape (k,)
+        ``|A v - w v|`` for each pair, from products with ``A`` itself.
+    n_products : int
+        Vectors multiplied by ``A``, checks included.
+    """
+
+    status: Status
+    solver: str
+    residuals: Floats
+    n_products: int
+
+    def __new__(cls, pair: Iterable[Floats], **how: Any) -> Eigenpairs:
+        self = super().__new__(cls, tuple(pair))
+        self.__dict__.update(how)
+        return self
+
+
+def top(
+    A: NDArray[Any] | csr_array | LinearOperator,
+    k: int,
+    *,
+    solver: str | Eigensolver = "auto",
+    tol: float = 1e-8,
+    v0: NDArray[Any] | None = None,
+    seed: int | np.random.Generator | None = None,
+    max_iter: int | None = None,
+    max_seconds: float | None = None,
+) -> Eigenpairs:
+    """Return the k algebraically largest eigenvalues of a symmetric A, descending, and their eigenvectors.
+
+    Maximise tr(V'AV) over V (n, k) with V'V = I; the columns are rotated so that V'AV is diagonal, and each is
+    signed so that its entry of largest magnitude is positive.  All computation is in float64: a matrix in another
+    type is converted once, a float32 operator is trusted to float32 precision only.
+
+    Parameters
+    ----------
+    A : ndarray, SciPy sparse matrix or array, or LinearOperator; shape (n, n)
+        Real and symmetric.  Matrices are checked entry by entry for NaN, infinity and asymmetry; an operator is
+        checked on the products it returns.  An exception raised by an operator leaves as it is.
+    k : int
+        1 <= k <= n.
+    solver : {"auto", "primme", "arpack", "dense"} or Eigensolver
+        "auto" is dense for n up to 500 or 4k, else PRIMME when installed and ARPACK when not.  Any iterative
+        solver gives way to LAPACK when n <= 20 or n <= 2k.
+    tol : float
+        Each residual ``|Av - wv|`` is at most ``tol`` times the largest absolute eigenvalue (estimated from below by
+        a few Lanczos steps); eigenvalues are then good to about ``tol`` squared over their gap.  Raised to 1e-12.
+    v0 : ndarray, shape (n, i), optional
+        Guesses of eigenvectors.  PRIMME starts from all of them, ARPACK from their sum.
+    seed : int or Generator, optional
+        Of the starting vectors.  None is a fixed seed too: an eigenproblem has one answer.
+    max_iter : int, optional
+        Products of A with one vector before the solve is stopped; default 1000 (k + 20).  Handing back k
+        pairs and their residuals takes up to about 3k + 32 products more.
+    max_seconds : float, optional
+        As max_iter, in time; looked at between products of at most 16 columns.  LAPACK cannot be interrupted.
+
+    Returns
+    -------
+    Eigenpairs
+        Unpacks as ``w, V``.  When a limit stopped the solve, the best pairs so far, ``status`` saying so, and
+        a ConvergenceWarning.  "iteration_limit" also covers a solver that gave up short of ``tol`` by itself.
+
+    Raises
+    ------
+    InputError
+        A not square, not real, not finite or not symmetric; k, v0, tol, a limit or the solver out of range.
+    SolverError
+        A backend failed or returned something that is not a set of vectors.
+
+    Notes
+    -----
+    Memory beside A: LAPACK n^2; ARPACK 2k + 1 vectors and half as much for the answer to a limit; PRIMME about
+    max(2k, 30) + 40 vectors; the search 80; the answer and its product 2k.  A sparse A is copied when it is not
+    float64 CSR, and once more without its small components when it has any: those are solved densely, apart, so
+    that isolated rows neither cost iterations nor repeat eigenvalues.
+
+    The search stops when its largest Ritz value plus residual is below the smallest returned value (plus tol), so
+    it costs little when the spectrum has a gap after k, and about as much as one more pair when it has none.
+    """
+    seconds = math.inf if max_seconds is None else _number("max_seconds", max_seconds)
+    deadline = time.monotonic() + seconds
+    matrix = _checked_matrix(A)
+    n = matrix.shape[0]
+    k = _integer("k", k, 1, n)
+    limit = 1000 * (k + 20) if max_iter is None else _integer("max_iter", max_iter, 1)
+    tol = max(_number("tol", tol), _tol_floor(matrix))
+    start = None if v0 is None else _checked_start(v0, n)
+    rng = np.random.default_rng(0 if seed is None else seed)
+    backend = _backend(solver, n, k)
+
+    apart = _small_components(matrix, k) if backend is not None and _is_sparse(matrix) else None
+    if apart is None:
+        operator = _Operator(matrix, limit, deadline)
+        found = _solve(operator, k, backend, tol, start, rng)
+    else:
+        small, rest = apart
+        operator = _Operator(matrix[rest][:, rest], limit, deadline)
+        large = None
+        if len(rest) == 0:
+            backend = None
+        else:
+            k_rest = min(k, len(rest))
+            backend = _backend(solver, len(rest), k_rest)
+            large = _solve(operator, k_rest, backend, tol, None if start is None else start[rest], rng)
+        found = _joined(small, large, rest, n, k)
+
+    name = "dense" if backend is None else getattr(backend, "__name__", type(backend).__name__).lstrip("_")
+    status: Status = "converged" if found.complete else operator.reached or "iteration_limit"
+    if status != "converged":
+        warnings.warn(
+            f"the {name} eigensolver stopped short ({status}) after {operator.n_products} products; largest "
+            f"residual {found.residuals.max():.1e}: raise max_iter or max_seconds, or accept a larger tol",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return Eigenpairs(
+        (found.w, _signed(found.V)),
+        status=status,
+        solver=name,
+        residuals=found.residuals,
+        n_products=operator.n_products,
+    )
+
+
+class _Found(NamedTuple):
+    w: Floats  # (k,) descending
+    V: Floats  # (n, k) orthonormal
+    residuals: Floats  # (k,)
+    complete: bool  # every residual within tol, and nothing larger left out
+
+
+class _Operator:
+    """A divided by ``unit``, its products counted, timed and checked."""
+
+    def __init__(self, A: Any, limit: int, deadline: float) -> None:
+        self.A = A
+        self.n: int = A.shape[0]
+        self.unit = 1.0
+        self.n_products = 0
+        self.reached: Literal["iteration_limit", "time_limit"] | None = None
+        self.error: BaseException | None = None
+        self.spare = 0  # products still granted after a limit
+        self._limit = limit
+        self._deadline = deadline
+
+    def stop(self) -> bool:
+        """Say whether a limit is passed; once it is, it stays so."""
+        if self.reached is None:
+            if self.n_products >= self._limit:
+                self.reached = "iteration_limit"
+            elif time.monotonic() >= self._deadline:
+                self.reached = "time_limit"
+        return self.reached is not None
+
+    def __call__(self, X: Floats) -> Floats:
+        columns = X.shape[1] if X.ndim == 2 else 1
+        if columns > _COLUMNS:
+            Y = np.empty(X.shape)
+            for j in range(0, columns, _COLUMNS):
+                Y[:, j : j + _COLUMNS] = self(X[:, j : j + _COLUMNS])
+            return Y
+        if self.stop():
+            self.spare -= columns
+        if self.spare < 0 or self.error is not None:
+            raise Stop(self.reached)
+        try:
+            Y = np.asarray(self.A @ X)
+            _check_product(Y)
+        except BaseException as error:
+            # PRIMME would turn it into a number, and a KeyboardInterrupt into a line on stderr.
+            self.error = error
+            raise Stop from error
+        self.n_products += columns
+        return Y.astype(np.float64, copy=False) / self.unit
+
+
+def _solve(
+    operator: _Operator,
+    k: int,
+    backend: Eigensolver | None,
+    tol: float,
+    start: Floats | None,
+    rng: np.random.Generator,
+) -> _Found:
+    """Run LAPACK or the backend, and let an exception of the user's operator out as it was."""
+    operator.spare = 2 * k + 32
+    try:
+        if backend is None:
+            return _dense(operator, k, rng)
+        return _iterative(operator, k, backend, tol, start, rng)
+    except Stop:
+        pass
+    # Outside the handler, so that the exception keeps its own cause and context.
+    assert operator.error is not None
+    raise operator.error
+
+
+def _iterative(
+    operator: _Operator,
+    k: int,
+    backend: Eigensolver,
+    tol: float,
+    start: Floats | None,
+    rng: np.random.Generator,
+) -> _Found:
+    """Solve with the backend, then search the complement of its answer until nothing larger is left."""
+    n = operator.n
+    operator.unit *= _largest_magnitude(operator, rng)
+    if operator.unit == 0.0:
+        return _Found(np.zeros(k), np.eye(n, k), np.zeros(k), True)
+
+    V = _run(backend, operator, k, tol, start, rng)
+    w, V, residuals = _rayleigh_ritz(operator, V, k)
+    width, nothing_above, joined = 4, False, False
+    while not (nothing_above or operator.stop()):
+        values, vectors, finished = _search_above(operator, V, w[-1], tol, width, rng)
+        nothing_above = finished and len(values) == 0
+        if len(values):
+            log.info("%s missed %d of the %d largest eigenvalues", backend, len(values), k)
+            # The newcomers are orthogonal to V: the union needs an order, no rotation.
+            best = np.argsort(-np.concatenate([w, values]), kind="stable")[:k]
+            w, V = np.concatenate([w, values])[best], np.hstack([V, vectors])[:, best]
+            width, joined = min(2 * width, _COLUMNS), True
+    if joined:
+        w, V, residuals = _rayleigh_ritz(operator, V, k)
+    complete = nothing_above and bool(residuals.max() <= tol)
+    return _Found(w * operator.unit, V, residuals * operator.unit, complete)
+
+
+def _run(
+    backend: Eigensolver,
+    operator: _Operator,
+    k: int,
+    tol: float,
+    start: Floats | None,
+    rng: np.random.Generator,
+) -> Floats:
+    """Return at least k orthonormal columns: the backend's, filled up with random ones where it fell short."""
+    from scipy.sparse.linalg import LinearOperator
+
+    n = operator.n
+    v0 = _orthonormal(rng.standard_normal((n, min(k, _BLOCK))) if start is None else start)
+    if v0.shape[1] == 0:
+        v0 = _orthonormal(rng.standard_normal((n, 1)))
+    A = LinearOperator((n, n), matvec=operator, matmat=operator, dtype=np.float64)
+    try:
+        # Half of tol, so that rounding in the rotation afterwards does not lift a residual above tol.
+        _, V = backend(A, k, tol=tol / 2, v0=v0, stop=operator.stop)
+    except Exception:
+        if operator.error is None and operator.spare >= 0:
+            raise
+        V = v0
+    if operator.error is not None:
+        raise Stop
+    V = np.asarray(V)
+    if V.ndim != 2 or V.shape[0] != n or not np.isfinite(V).all():
+        raise SolverError(f"eigensolver {backend!r} must return (w, V) with V of shape ({n}, j) and finite")
+    V = _orthonormal(V)
+    if V.shape[1] < k:
+        V = np.hstack([V, _orthonormal(rng.standard_normal((n, k - V.shape[1])), V)])
+    return V
+
+
+def _largest_magnitude(operator: _Operator, rng: np.random.Generator, steps: int = 12) -> float:
+    """Estimate the largest absolute eigenvalue from below by Lanczos, and refuse an asymmetric operator.
+
+    Within a few per cent, since the outermost Ritz value converges first; zero only when A is zero.
+    """
+    q = rng.standard_normal(operator.n)
+    Q = (q / np.linalg.norm(q))[:, None]
+    AQ = operator(Q)
+    # Norms are taken of numbers near 1, or tiny matrices would underflow to zero.
+    unit = float(np.abs(AQ).max())
+    if unit == 0.0:
+        return 0.0
+    AQ = AQ / unit
+    while Q.shape[1] < steps and not operator.stop():
+        q = _orthonormal(AQ[:, -1:], Q)
+        if q.shape[1] == 0:
+            break
+        Q, AQ = np.hstack([Q, q]), np.hstack([AQ, operator(q) / unit])
+    H = Q.T @ AQ
+    if np.abs(H - H.T).max() > 1e-4 * np.abs(H).max():
+        raise InputError("A: the operator is not symmetric, x'(Ay) and y'(Ax) differ; pass a symmetric operator")
+    # |Aq| is a bound from below too, and positive where every Ritz value happens to vanish.
+    return unit * float(max(np.abs(np.linalg.eigvalsh(H)).max(), np.linalg.norm(AQ, axis=0).max()))
+
+
+def _rayleigh_ritz(operator: _Operator, V: Floats, k: int) -> tuple[Floats, Floats, Floats]:
+    """Rotate orthonormal columns to the k best eigenpairs in their span; also return the residual norms."""
+    operator.spare += V.shape[1]
+    AV = operator(V)
+    H = V.T @ AV
+    w, S = np.linalg.eigh((H + H.T) / 2)
+    w, S = w[::-1][:k].copy(), S[:, ::-1][:, :k]
+    V = V @ S
+    AV = AV @ S
+    AV -= V * w
+    return w, V, np.linalg.norm(AV, axis=0)
+
+
+def _search_above(
+    operator: _Operator, V: Floats, level: float, tol: float, width: int, rng: np.random.Generator
+) -> tuple[Floats, Floats, bool]:
+    """Look for eigenvalues above ``level`` in the orthogonal complement of V.
+
+    Thick-restart block Lanczos with full orthogonalisation from random vectors: with probability one these meet
+    every eigenvector that V left out, up to ``width`` copies of each eigenvalue, and outer eigenvalues appear first.
+    Ritz values are lower bounds, so one above ``level + tol`` proves a miss.
+
+    Returns
+    -------
+    values : ndarray, shape (j,)
+    vectors : ndarray, shape (n, j)
+        The eigenpairs found above, orthonormal and orthogonal to V; none when V is complete.
+    finished : bool
+        False when a limit ended the search.
+    """
+    n, k = V.shape
+    width = min(width, n - k)
+    size = min(max(10 * width, 40), n - k)
+    keep = max(width, size // 3)
+    Q, AQ = np.empty((n, size), order="F"), np.empty((n, size), order="F")
+    H = np.zeros((size, size))
+    new = _orthonormal(rng.standard_normal((n, width)), V)
+    used = steps = 0
+    while True:
+        span = slice(used, used + new.shape[1])
+        Q[:, span], AQ[:, span] = new, operator(new)
+        used, steps = span.stop, steps + 1
+        H[:used, span] = Q[:, :used].T @ AQ[:, span]
+        theta, S = np.linalg.eigh(H[:used, :used], UPLO="U")
+        theta, S = theta[::-1], S[:, ::-1]
+        X = Q[:, :used] @ S[:, :width]
+        R = AQ[:, :used] @ S[:, :width] - X * theta[:width]
+        R -= V @ (V.T @ R)
+        r = np.linalg.norm(R, axis=0)
+        above = theta[:width] > level + tol
+        if above.any():
+            finished = bool((r[above] <= tol / 2).all())
+        else:
+            finished = steps >= _SEARCH_STEPS and theta[0] + r[0] <= level + tol
+        if not finished and not operator.stop():
+            new = _orthonormal(R, V, Q[:, :used])
+            finished = new.shape[1] == 0  # an invariant subspace: the Ritz values are exact
+        if finished or operator.stop():
+            return theta[:width][above], X[:, above], finished
+        if used + new.shape[1] > size:
+            Q[:, :keep], AQ[:, :keep] = Q[:, :used] @ S[:, :keep], AQ[:, :used] @ S[:, :keep]
+            H[:keep, :keep] = np.diag(theta[:keep])
+            used = keep
+
+
+def _primme(A: LinearOperator, k: int, *, tol: float, v0: Floats, stop: Callable[[], bool]) -> tuple[Floats, Floats]:
+    """Davidson with PRIMME's choice of method, in blocks.
+
+    Reference: Stathopoulos and McCombs, ACM Trans. Math. Softw. 37(2), 2010.
+    """
+    import primme
+
+    def converged(value: float | None, vector: object, residual: float | None) -> bool:
+        # Everything is good enough once a limit is passed: so PRIMME returns its k best instead of an error.
+        return stop() or (residual is not None and residual <= tol)
+
+    try:
+        w, V = primme.eigsh(
+            A,
+            k,
+            which="LA",
+            tol=tol,
+            convtest=converged,
+            v0=v0,
+            maxBlockSize=min(k, _BLOCK),
+            maxiter=2**31 - 1,
+            return_unconverged=True,
+        )
+    except primme.PrimmeError as error:
+        raise SolverError(f"PRIMME failed: {error}; try solver='arpack'") from error
+    return w, V
+
+
+def _arpack(A: LinearOperator, k: int, *, tol: float, v0: Floats, stop: Callable[[], bool]) -> tuple[Floats, Floats]:
+    """Implicitly restarted Lanczos.
+
+    ARPACK asks for residuals below its tol times each |eigenvalue|, which near zero is out of reach.  The spectrum
+    of A lies in about [-1, 1]; that of A + 2I in [1, 3], where the demand is the same for all to a factor of three,
+    and Lanczos does not see the shift.
+
+    Reference: Lehoucq, Sorensen and Yang, ARPACK Users' Guide, SIAM 1998.
+    """
+    from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
+
+    n = A.shape[0]
+    ncv = min(n, max(2 * k + 1, 20))
+    first = _FirstVectors(n, min(ncv, _TRAIL_ENTRIES // n))
+
+    def product(x: Floats) -> Floats:
+        if stop():
+            raise Stop
+        y: Floats = A @ x
+        first.record(x, y)
+        return y + 2.0 * x
+
+    # A sum of earlier eigenvectors has no share in what they missed: a tenth of it is random.
+    noise = np.random.default_rng(0).standard_normal(n)
+    guess = v0.sum(axis=1) + 0.1 * noise / np.linalg.norm(noise)
+    # Vectors drawn at a breakdown follow a seed of their own from SciPy 1.17 on.
+    seeded = {"rng": np.random.default_rng(0)} if "rng" in inspect.signature(eigsh).parameters else {}
+    try:
+        w, V = eigsh(
+            LinearOperator((n, n), matvec=product, dtype=np.float64),
+            k,
+            which="LA",
+            v0=guess,
+            ncv=ncv,
+            tol=tol / 3.2,
+            maxiter=10**9,
+            **seeded,
+        )
+    except Stop:
+        return first.ritz_pairs(k)
+    except ArpackError as error:
+        raise SolverError(f"ARPACK failed: {error}; try solver='primme' or 'dense'") from error
+    return w - 2.0, V
+
+
+class _FirstVectors:
+    """The first Lanczos vectors that ARPACK multiplied: what is left of its work when a limit unwinds it."""
+
+    def __init__(self, n: int, columns: int) -> None:
+        self._Q = np.empty((n, columns), dtype=np.float32, order="F")
+        self._diagonal: list[float] = []
+        self._beside: list[float] = []
+        self._last: Floats | None = None
+
+    def record(self, x: Floats, y: Floats) -> None:
+        """Note a unit vector x and y = Ax: with those before, a column of the tridiagonal projection of A."""
+        j = len(self._diagonal)
+        if j == self._Q.shape[1]:
+            return
+        if self._last is not None:
+            self._beside.append(float(x @ self._last))
+        self._Q[:, j] = x
+        self._diagonal.append(float(x @ y))
+        self._last = y
+
+    def ritz_pairs(self, k: int) -> tuple[Floats, Floats]:
+        """Return the k best Ritz pairs, or as many as there are vectors."""
+        from scipy.linalg import eigh_tridiagonal
+
+        j = len(self._diagonal)
+        if j == 0:
+            return np.empty(0), np.empty((self._Q.shape[0], 0))
+        w, S = eigh_tridiagonal(self._diagonal, self._beside)
+        return w[::-1][:k], self._Q[:, :j].astype(np.float64) @ S[:, ::-1][:, :k]
+
+
+def _dense(operator: _Operator, k: int, rng: np.random.Generator) -> _Found:
+    """Solve with LAPACK; an operator is first multiplied out, which a limit can stop."""
+    from scipy.linalg import eigh
+
+    n = operator.n
+    A = operator.A
+    if _is_sparse(A):
+        A = A.toarray()
+    elif not isinstance(A, np.ndarray):
+        A = np.empty((n, n))
+        for j in range(0, n, _COLUMNS):
+            if operator.stop():
+                random = _orthonormal(rng.standard_normal((n, k)))
+                return _Found(*_rayleigh_ritz(operator, random, k), complete=False)
+            A[:, j : j + _COLUMNS] = operator(np.eye(n, min(_COLUMNS, n - j), -j))
+        _check_symmetric(A, 1e-4)
+    if 4 * k < n:
+        w, V = eigh(A, subset_by_index=(n - k, n - 1), driver="evr", check_finite=False)
+    else:
+        w, V = eigh(A, driver="evd", check_finite=False)
+        w, V = w[n - k :], V[:, n - k :]
+    w, V = w[::-1].copy(), V[:, ::-1].copy()
+    operator.spare += k
+    return _Found(w, V, np.linalg.norm(operator(V) - V * w, axis=0), True)
+
+
+def _small_components(A: csr_array, k: int) -> tuple[_Found, NDArray[np.intp]] | None:
+    """Solve the small connected components of A densely; also return the rows of the others.
+
+    None when there are no small components.  The k best pairs of each size of component are kept.
+    """
+    from scipy.sparse.csgraph import connected_components
+
+    n = A.shape[0]
+    _, label = connected_components(A, directed=False)
+    rows_in = np.bincount(label)
+    if rows_in.min() > _COMPONENT_ROWS:
+        return None
+    order = np.argsort(label, kind="stable")
+    starts = np.cumsum(rows_in) - rows_in
+    place = np.empty(n, dtype=np.intp)  # of a row within its component
+    place[order] = np.arange(n) - starts[label[order]]
+    entries = A.tocoo()
+    entry_size = rows_in[label[entries.row]]
+
+    values, columns, residuals = [], [], []
+    for size in np.unique(rows_in[rows_in <= _COMPONENT_ROWS]):
+        members = np.flatnonzero(rows_in == size)  # components of this size
+        number = np.empty(len(rows_in), dtype=np.intp)
+        number[members] = np.arange(len(members))
+        mine = entry_size == size
+        row, col = entries.row[mine], entries.col[mine]
+        blocks = np.zeros((len(members), size, size))
+        np.add.at(blocks, (number[label[row]], place[row], place[col]), entries.data[mine])
+        w, U = np.linalg.eigh(blocks)  # (members, size), (members, size, size)
+        for flat in np.argsort(-w, axis=None, kind="stable")[:k]:
+            c, i = divmod(int(flat), int(size))
+            rows = order[starts[members[c]] : starts[members[c]] + size]
+            values.append(w[c, i])
+            columns.append((rows, U[c, :, i]))
+            residuals.append(np.linalg.norm(blocks[c] @ U[c, :, i] - w[c, i] * U[c, :, i]))
+
+    best = np.argsort(-np.array(values), kind="stable")[:k]
+    V = np.zeros((n, len(best)))
+    for j, b in enumerate(best):
+        rows, u = columns[b]
+        V[rows, j] = u
+    small = _Found(np.array(values)[best], V, np.array(residuals)[best], True)
+    return small, np.flatnonzero(rows_in[label] > _COMPONENT_ROWS)
+
+
+def _joined(small: _Found, large: _Found | None, rest: NDArray[np.intp], n: int, k: int) -> _Found:
+    """Return the k best of two sets of eigenpairs with disjoint supports."""
+    if large is None:
+        return small
+    V = np.zeros((n, len(large.w)))
+    V[rest] = large.V
+    w = np.concatenate([small.w, large.w])
+    best = np.argsort(-w, kind="stable")[:k]
+    residuals = np.concatenate([small.residuals, large.residuals])[best]
+    return _Found(w[best], np.hstack([small.V, V])[:, best], residuals, large.complete)
+
+
+def _orthonormal(W: NDArray[Any], *bases: Floats) -> Floats:
+    """Return an orthonormal basis of what the columns of W add to the orthonormal columns of ``bases``.
+
+    Columns that add nothing (to eight digits) are dropped.  Orthonormal to rounding: everything is done twice.
+    """
+    W = np.asarray(W, dtype=np.float64)
+    for _ in range(2):
+        W = _unit_columns(W, 0.0)
+        for Q in bases:
+            W = W - Q @ (Q.T @ W)
+        W = _unit_columns(W, 1e-8)
+        s, U = np.linalg.eigh(W.T @ W)
+        keep = s > 1e-8
+        W = W @ (U[:, keep] / np.sqrt(s[keep]))
+    return W
+
+
+def _unit_columns(W: Floats, floor: float) -> Floats:
+    """Divide the columns by their norms; those at or below ``floor`` are dropped."""
+    norms = np.linalg.norm(W, axis=0)
+    return W[:, norms > floor] / norms[norms > floor]
+
+
+def _signed(V: Floats) -> Floats:
+    """Turn each column so that its entry of largest magnitude is positive; of near ties the first counts."""
+    for v in V.T:
+        size = np.abs(v)
+        if v[np.argmax(size >= (1 - 1e-6) * size.max())] < 0:
+            np.negative(v, out=v)
+    return V
+
+
+@functools.cache
+def _has_primme() -> bool:
+    try:
+        import primme  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def _backend(solver: str | Eigensolver, n: int, k: int) -> Eigensolver | None:
+    """Return the function to run; None stands for LAPACK."""
+    if solver == "auto":
+        if n <= max(_DENSE_ROWS, 4 * k):
+            return None
+        return _primme if _has_primme() else _arpack
+    known: dict[str, Eigensolver | None] = {"primme": _primme, "arpack": _arpack, "dense": None}
+    if isinstance(solver, str):
+        if solver not in known:
+            raise UnknownNameError(f"solver {solver!r} is unknown; {nearest(solver, ['auto', *known])}")
+        if solver == "primme" and not _has_primme():
+            raise InputError("solver 'primme' is not installed: pip install 'metricforge[primme]', or solver='auto'")
+        backend = known[solver]
+    elif callable(solver):
+        backend = solver
+    else:
+        raise InputError(f"solver must be a name or a callable, got {type(solver).__name__}")
+    # Krylov spaces of 2k + 1 vectors would fill the whole space.
+    return None if n <= max(20, 2 * k) else backend
+
+
+def _is_sparse(A: object) -> bool:
+    from scipy.sparse import issparse
+
+    return bool(issparse(A))
+
+
+def _checked_matrix(A: Any) -> Any:
+    """Return A as a float64 ndarray, a float64 CSR array or the LinearOperator it is; refuse what is not symmetric."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.linalg import LinearOperator
+
+    sparse = _is_sparse(A)
+    if not (sparse or isinstance(A, np.ndarray | LinearOperator)):
+        raise InputError(
+            f"A must be an ndarray, a SciPy sparse matrix or a LinearOperator, got {type(A).__name__}; "
+            "wrap its product in a LinearOperator"
+        )
+    if len(A.shape) != 2 or A.shape[0] != A.shape[1] or A.shape[0] == 0:
+        raise InputError(f"A must be square with at least one row, got shape {A.shape}")
+    dtype = np.dtype(A.dtype)
+    if dtype.kind not in "biuf":
+        raise InputError(f"A must be real, got entries of type {dtype}; pass a real symmetric matrix")
+    if not sparse and not isinstance(A, np.ndarray):
+        return A
+    # Asymmetry up to the square root of the rounding unit is taken for rounding.
+    slack = float(np.sqrt(np.finfo(dtype if dtype.kind == "f" else np.float64).eps))
+    if sparse:
+        matrix = csr_array(A, dtype=np.float64)
+        _check_sparse(matrix, slack)
+        return matrix
+    matrix = np.asarray(A, dtype=np.float64)
+    _check_finite_rows(matrix)
+    _check_symmetric(matrix, slack)
+    return matrix
+
+
+def _check_finite_rows(A: Floats) -> None:
+    step = max(1, 2**20 // len(A))
+    for i in range(0, len(A), step):
+        bad = ~np.isfinite(A[i : i + step]).all(axis=1)
+        if bad.any():
+            raise _not_finite(i + np.flatnonzero(bad))
+
+
+def _check_symmetric(A: Floats, slack: float) -> None:
+    """Compare A with its transpose a few rows at a time: no second n x n array."""
+    n = len(A)
+    step = max(1, 2**20 // n)
+    worst, where, largest = 0.0, (0, 0), 0.0
+    for i in range(0, n, step):
+        rows = A[i : i + step]
+        largest = max(largest, float(np.abs(rows).max()))
+        gap = np.abs(rows - A[:, i : i + step].T)
+        if gap.max() > worst:
+            r, c = divmod(int(gap.argmax()), n)
+            worst, where = float(gap[r, c]), (i + r, c)
+    if worst > slack * largest:
+        raise _not_symmetric(*where, A[where], A[where[::-1]])
+
+
+def _check_sparse(A: csr_array, slack: float) -> None:
+    if A.nnz == 0:
+        return
+    bad = np.flatnonzero(~np.isfinite(A.data))
+    if len(bad):
+        raise _not_finite(np.unique(np.searchsorted(A.indptr, bad, side="right") - 1))
+    gap = (A - A.T).tocoo()
+    if gap.nnz and np.abs(gap.data).max() > slack * np.abs(A.data).max():
+        worst = int(np.abs(gap.data).argmax())
+        i, j = int(gap.row[worst]), int(gap.col[worst])
+        raise _not_symmetric(i, j, A[i, j], A[j, i])
+
+
+def _check_product(Y: NDArray[Any]) -> None:
+    if Y.dtype.kind not in "biuf":
+        raise InputError(f"A: the operator returned entries of type {Y.dtype}; its products must be real")
+    finite = np.isfinite(Y)
+    if not finite.all():
+        raise InputError(
+            f"A: the operator returned a NaN or an infinity in {first_rows(np.unique(np.nonzero(~finite)[0]))}; "
+            "its products must be finite"
+        )
+
+
+def _not_finite(rows: NDArray[np.intp]) -> InputError:
+    return InputError(f"A holds a NaN or an infinity in {first_rows(rows)}; remove or impute it first")
+
+
+def _not_symmetric(i: int, j: int, there: float, back: float) -> InputError:
+    return InputError(
+        f"A is not symmetric: A[{i}, {j}] = {there:.6g} but A[{j}, {i}] = {back:.6g}; "
+        "pass (A + A.T) / 2 if that is what you mean"
+    )
+
+
+def _tol_floor(A: Any) -> float:
+    """Return the smallest relative residual that products with A can show."""
+    dtype = np.dtype(A.dtype)  # float64, unless A is an operator
+    return max(_TOL_FLOOR, 50.0 * float(np.finfo(dtype).eps)) if dtype.kind == "f" else _TOL_FLOOR
+
+
+def _checked_start(v0: Any, n: int) -> Floats:
+    start = np.asarray(v0, dtype=np.float64)
+    if start.ndim != 2 or start.shape[0] != n or not 1 <= start.shape[1] <= n:
+        raise InputError(f"v0 must have shape ({n}, i) with 1 <= i <= {n}, got {start.shape}")
+    if not np.isfinite(start).all():
+        bad = np.flatnonzero(~np.isfinite(start).all(axis=1))
+        raise InputError(f"v0 holds a NaN or an infinity in {first_rows(bad)}; leave it out or repair it")
+    return start
+
+
+def _integer(name: str, value: Any, low: int, high: int | None = None) -> int:
+    span = f"at least {low}" if high is None else f"from {low} to {high}"
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < low or (high is not None and value > high):
+        raise InputError(f"{name} must be an integer {span}, got {value!r}")
+    return int(value)
+
+
+def _number(name: str, value: Any) -> float:
+    real = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not real or not value >= 0 or math.isinf(value):
+        raise InputError(f"{name} must be a finite number, zero or above, got {value!r}")
+    return float(value)

@@ -1,0 +1,168 @@
+"""The same numbers from memory and from dask, however the rows are chunked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import dask.array as da
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import metricforge as mf
+from metricforge import rows
+from metricforge.errors import InputError
+from metricforge.kernels import RBF, Laplacian, Linear, Spectrum
+
+CHUNKS = [(50, -1), (7, -1), (13, 2)]
+
+
+@dataclass(frozen=True)
+class Mine(mf.Kernel):
+    """A user's own kernel: block and nothing else."""
+
+    def block(self, X, Y):
+        return np.tanh(1 + np.asarray(X) @ np.asarray(Y).T)
+
+
+@dataclass(frozen=True)
+class Overlap(mf.Kernel):
+    """A user's own kernel on objects."""
+
+    takes = "objects"
+
+    def block(self, X, Y):
+        return np.array([[len(set(a) & set(b)) for b in Y] for a in X], dtype=float)
+
+
+def vectors(n=50):
+    return np.random.default_rng(0).normal(size=(n, 5))
+
+
+def strings(n=40):
+    rng = np.random.default_rng(0)
+    return np.array(["".join(rng.choice(list("ACDE"), size=12)) for _ in range(n)], dtype=object)
+
+
+@pytest.mark.parametrize("chunks", CHUNKS)
+@pytest.mark.parametrize("kernel", [RBF(0.3), Laplacian(0.2), Linear() + RBF(1.0), Mine()], ids=str)
+def test_chunked_gram_of_dense_rows(kernel, chunks):
+    X, Y = vectors(), vectors(23)
+    lazy = kernel(da.from_array(X, chunks=chunks), da.from_array(Y, chunks=(9, -1)))
+    assert lazy.shape == (50, 23)
+    assert all(len(sizes) > 1 for sizes in lazy.chunks) or chunks[0] == 50
+    np.testing.assert_allclose(lazy.compute(scheduler="sync"), kernel(X, Y), atol=1e-12)
+    mixed = kernel(Y, da.from_array(X, chunks=chunks))
+    np.testing.assert_allclose(mixed.compute(scheduler="sync"), kernel(Y, X), atol=1e-12)
+
+
+@pytest.mark.parametrize("chunks", [50, 7])
+@pytest.mark.parametrize("make", [sp.csr_matrix, sp.csr_array])
+def test_chunked_gram_of_sparse_rows(make, chunks):
+    X = vectors() * (np.abs(vectors()) > 0.7)
+    lazy = da.from_array(X, chunks=(chunks, -1)).map_blocks(make)
+    for kernel in (RBF(0.3), Linear(), Laplacian(0.2)):
+        np.testing.assert_allclose(kernel(lazy).compute(scheduler="sync"), kernel(X), atol=1e-12)
+
+
+@pytest.mark.parametrize("chunks", [40, 11])
+@pytest.mark.parametrize("kernel", [Spectrum(2), RBF(0.2, base=Spectrum(2).normalized()), Overlap()], ids=str)
+def test_chunked_gram_of_strings(kernel, chunks):
+    S = strings()
+    lazy = kernel(da.from_array(S, chunks=chunks))
+    np.testing.assert_allclose(lazy.compute(scheduler="sync"), kernel(S), atol=1e-12)
+
+
+@pytest.mark.parametrize("chunks", CHUNKS)
+@pytest.mark.parametrize("kernel", [Linear(), RBF("median")], ids=str)
+@pytest.mark.parametrize("rank", ["auto", 12])
+def test_learning_on_dask_is_learning_in_memory(kernel, rank, chunks):
+    X, y = vectors(), np.arange(50) % 3
+    lazy = da.from_array(X, chunks=chunks)
+    here = mf.learn(X, y, method="euclidean", kernel=kernel, rank=rank, seed=1)
+    there = mf.learn(lazy, y, method="euclidean", kernel=kernel, rank=rank, seed=1)
+    assert there.kernel == here.kernel
+    new = vectors(9)[::-1]
+    np.testing.assert_allclose(there.transform(lazy).compute(), here.transform(X), atol=1e-9)
+    np.testing.assert_allclose(there.distance(lazy, new).compute(), here.distance(X, new), atol=1e-9)
+    np.testing.assert_allclose(
+        there.paired_distance(lazy, X[::-1]).compute(), here.paired_distance(X, X[::-1]), atol=1e-9
+    )
+    np.testing.assert_array_equal(there.neighbors(lazy, 4)[0], here.neighbors(X, 4)[0])
+
+
+def test_dask_work_stays_lazy():
+    def explode(block):
+        raise RuntimeError("computed too early")
+
+    X = da.from_array(vectors(), chunks=(10, -1)).map_blocks(explode, meta=np.empty((0, 0)))
+    metric = mf.learn(vectors(), np.arange(50) % 2, method="euclidean")
+    metric.transform(X)
+    metric.distance(X, vectors())
+    with pytest.raises(RuntimeError, match="computed too early"):
+        metric.transform(X).compute(scheduler="sync")
+
+
+def test_constants_enter_the_graph_once():
+    X = vectors(400)
+    metric = mf.learn(X, np.arange(400) % 2, method="euclidean", kernel=RBF(0.1), rank=100)
+    lazy = metric.transform(da.from_array(X, chunks=(4, -1)))
+    import pickle
+
+    from distributed.protocol.pickle import dumps
+
+    landmarks = len(pickle.dumps(metric.embedding))
+    size = len(dumps(lazy.__dask_graph__()))
+    assert size < 3 * landmarks + 8 * X.size + 200_000  # 100 tasks would be 100 copies
+
+
+def test_bad_dask_rows():
+    X = da.from_array(vectors(), chunks=(10, -1))
+    unknown = X[X[:, 0] > 0]
+    with pytest.raises(InputError, match=r"unknown chunk sizes; call X\.compute_chunk_sizes\(\)"):
+        mf.learn(unknown, np.zeros(50), method="euclidean")
+    with pytest.raises(InputError, match="X must be 2-d"):
+        rows.as_vectors(X[:, 0])
+    holes = vectors()
+    holes[33, 2] = np.nan
+    with pytest.raises(InputError, match=r"X contains NaN in 1 row\(s\), first row 33"):
+        RBF(0.2)(da.from_array(holes, chunks=(10, -1))).compute(scheduler="sync")
+    sparse = da.from_array(holes, chunks=(10, -1)).map_blocks(sp.csr_matrix)
+    with pytest.raises(InputError, match="block that starts at row 30"):
+        RBF(0.2)(sparse).compute(scheduler="sync")
+
+
+def test_rows_can_be_taken_in_any_order():
+    X = vectors()
+    index = np.array([40, 3, 3, 17, 0])
+    np.testing.assert_array_equal(rows.take(da.from_array(X, chunks=(7, -1)), index), X[index])
+
+
+def test_stacking_rows_of_every_container():
+    X = vectors()
+    lazy = da.from_array(X, chunks=(10, -1))
+    np.testing.assert_array_equal(rows.stack(lazy, X).compute(), np.concatenate([X, X]))
+    np.testing.assert_array_equal(rows.stack(sp.csr_array(X), sp.csr_array(X)).toarray(), np.concatenate([X, X]))
+    assert rows.stack(strings(3), strings(2)).tolist() == [*strings(3), *strings(2)]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as local,
+        Client(local) as client,
+    ):
+        yield client
+
+
+def test_worker_processes_give_the_same_answer(cluster):
+    X, y = vectors(), np.arange(50) % 3
+    here = mf.learn(X, y, method="euclidean", kernel=RBF("median"), rank=12, seed=1)
+    lazy = da.from_array(X, chunks=(13, 2))
+    there = mf.learn(lazy, y, method="euclidean", kernel=RBF("median"), rank=12, seed=1)
+    np.testing.assert_allclose(there.transform(lazy).compute(), here.transform(X), atol=1e-9)
+    loaded = cluster.submit(lambda: sorted(m for m in __import__("sys").modules if m.startswith("metricforge"))).result()
+    assert "metricforge.registry" not in loaded  # nothing that runs in a task touches the registry
+    assert "metricforge.space" in loaded

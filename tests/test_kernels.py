@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import pairwise
+
+import metricforge as mf
+from metricforge.errors import InputError
+from metricforge.kernels import (
+    RBF,
+    Cauchy,
+    Laplacian,
+    Linear,
+    Mixture,
+    Polynomial,
+    Precomputed,
+    Spectrum,
+    Weak,
+    squared_euclidean,
+    substring_counts,
+)
+from metricforge.testing import check_kernel
+
+KERNELS = [
+    Linear(),
+    RBF("median"),
+    RBF(0.3),
+    RBF(0.01, base=Polynomial(2)),
+    Laplacian("median"),
+    Laplacian(0.2),
+    Cauchy("median"),
+    Polynomial(3, 0.0),
+    Polynomial(2, 1.0).normalized(),
+    Weak(RBF("median"), feature=2),
+    RBF("median") + 2 * Linear(),
+    RBF("median") * Cauchy(0.1),
+    Mixture([RBF(1.0), Linear()], [0.5, 0.0]),
+    Precomputed(),
+    Spectrum(3),
+    Spectrum(2).normalized(),
+    RBF("median", base=Spectrum(3).normalized()),
+]
+
+PEERS = [
+    (Linear(), pairwise.linear_kernel),
+    (RBF(0.3), lambda A, B: pairwise.rbf_kernel(A, B, gamma=0.3)),
+    (Laplacian(0.3), lambda A, B: pairwise.laplacian_kernel(A, B, gamma=0.3)),
+    (Polynomial(3, 2.0), lambda A, B: pairwise.polynomial_kernel(A, B, degree=3, gamma=1, coef0=2.0)),
+    (Cauchy(0.3), lambda A, B: 1 / (1 + 0.3 * pairwise.euclidean_distances(A, B, squared=True))),
+    (Polynomial(1, 0.0).normalized(), pairwise.cosine_similarity),
+]
+
+FORMS = {
+    "dense": lambda A: A,
+    "csr_matrix": sp.csr_matrix,
+    "csr_array": sp.csr_array,
+    "coo": sp.coo_array,
+    "list": lambda A: A.tolist(),
+    "float32": lambda A: A.astype(np.float32),
+    "csr float32": lambda A: sp.csr_matrix(A.astype(np.float32)),
+    "fortran": np.asfortranarray,
+}
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=str)
+def test_kernels_conform(kernel):
+    check_kernel(kernel)
+
+
+@pytest.mark.parametrize("kernel", KERNELS[:13], ids=str)
+def test_kernels_conform_on_sparse_rows(kernel, rng):
+    X = sp.random_array((25, 6), density=0.4, rng=rng, format="csr")
+    check_kernel(kernel, X)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(("kernel", "peer"), PEERS, ids=lambda v: str(v) if isinstance(v, mf.Kernel) else "")
+def test_blocks_equal_scikit_learns_in_every_container(kernel, peer, form, rng):
+    X, Y = rng.normal(size=(20, 5)), rng.normal(size=(7, 5))
+    K = kernel(FORMS[form](X), FORMS[form](Y))
+    single = "float32" in form
+    assert K.dtype == (np.float32 if single else np.float64)
+    np.testing.assert_allclose(K, peer(X, Y), rtol=2e-5 if single else 1e-10, atol=1e-6 if single else 1e-12)
+
+
+def test_frames_are_rows(rng):
+    import pandas as pd
+    import polars as pl
+
+    X = rng.normal(size=(6, 3))
+    for frame in (pd.DataFrame(X), pl.DataFrame(X)):
+        np.testing.assert_allclose(RBF(0.5)(frame), RBF(0.5)(X), rtol=1e-14)  # frames may be column-major
+    strings = ["ABC", "BCD"]
+    for series in (pd.Series(strings), pl.Series(strings), tuple(strings), np.array(strings)):
+        np.testing.assert_array_equal(Spectrum(2)(series), Spectrum(2)(strings))
+
+
+def test_near_rows_far_from_the_origin_keep_their_distance():
+    X = 1e6 + np.array([[0.0], [1e-3]])
+    assert squared_euclidean(X, X.copy())[0, 1] == pytest.approx(1e-6, rel=1e-6)
+    small = RBF(1.0).squared_distance(X, X.copy())[0, 1]
+    assert small == pytest.approx(2e-6, rel=1e-5)  # 2 - 2 exp(-1e-6) has lost ten digits
+
+
+def test_median_is_the_median_of_all_pairs(rng):
+    X = rng.normal(size=(50, 3))
+    D = pairwise.euclidean_distances(X, squared=True)[np.triu_indices(50, 1)]
+    assert RBF("median").resolve(X).gamma == pytest.approx(1 / np.median(D))
+    D1 = pairwise.manhattan_distances(X)[np.triu_indices(50, 1)]
+    assert Laplacian("median").resolve(X).gamma == pytest.approx(1 / np.median(D1))
+    inner = RBF("median", base=Polynomial(2)).resolve(X)
+    K = Polynomial(2)(X)
+    D2 = (np.diag(K)[:, None] + np.diag(K) - 2 * K)[np.triu_indices(50, 1)]
+    assert inner.gamma == pytest.approx(1 / np.median(D2))
+
+
+def test_median_on_many_rows_is_a_seeded_sample(rng):
+    X = rng.normal(size=(5000, 2))
+    gammas = [RBF("median").resolve(X, seed=s).gamma for s in (0, 0, 1)]
+    assert gammas[0] == gammas[1] != gammas[2]
+    assert gammas[0] == pytest.approx(gammas[2], rel=0.1)
+
+
+def test_median_with_many_duplicates_uses_the_distances_that_are_there():
+    X = np.array([[0.0]] * 9 + [[2.0]])
+    assert RBF("median").resolve(X).gamma == 0.25
+
+
+@given(st.lists(st.text(alphabet="ABé漢", max_size=9), min_size=1, max_size=6), st.integers(1, 4))
+def test_spectrum_against_counting_by_hand(strings, k):
+    def count(s):
+        return [s[i : i + k] for i in range(len(s) - k + 1)]
+
+    expected = [[sum(count(a).count(w) for w in count(b)) for b in strings] for a in strings]
+    np.testing.assert_array_equal(Spectrum(k)(strings), expected)
+    np.testing.assert_array_equal(Spectrum(k)(strings, strings[:1]), np.array(expected)[:, :1])
+
+
+def test_substring_numbers_never_collide_for_long_substrings():
+    rng = np.random.default_rng(0)
+    text = "".join(chr(c) for c in rng.integers(32, 5000, size=400))  # alphabet ** k overflows any integer
+    assert substring_counts([text, text[::-1]], 30).shape[1] == 2 * (400 - 29)
+
+
+def test_strings_shorter_than_k_are_similar_to_nothing():
+    K = Spectrum(3).normalized()(["AB", "ABC"])
+    np.testing.assert_array_equal(K, [[0, 0], [0, 1]])
+
+
+def test_algebra(rng):
+    X = rng.normal(size=(8, 3))
+    a, b = RBF(0.5), Linear()
+    np.testing.assert_allclose((2 * a + b * 3 + a)(X), 3 * a(X) + 3 * b(X))
+    np.testing.assert_allclose((a * b)(X), a(X) * b(X))
+    np.testing.assert_allclose(sum([a, b])(X), a(X) + b(X))
+    d = np.sqrt(np.diag((a + b)(X)))
+    np.testing.assert_allclose((a + b).normalized()(X), (a + b)(X) / np.outer(d, d))
+    assert 2 * a + b == Mixture((a, b), (2.0, 1.0))
+    assert hash(a + b) == hash(RBF(0.5) + Linear())
+    with pytest.raises(TypeError):
+        a + "b"
+
+
+def test_precomputed_rows_compare_through_the_training_rows(rng):
+    Z = rng.normal(size=(30, 4))
+    K = RBF(0.5)(Z)
+    kernel = Precomputed().resolve(K)
+    np.testing.assert_allclose(kernel(K), K, atol=1e-10)
+    new = RBF(0.5)(rng.normal(size=(5, 4)), Z)
+    np.testing.assert_allclose(kernel(new, K), new, atol=1e-8)
+    assert kernel == replace(kernel)
+    assert kernel != Precomputed()
+
+
+@dataclass(frozen=True)
+class OnlyBlock(mf.Kernel):
+    """What a user writes: nothing but block."""
+
+    power: float = 1.0
+
+    def block(self, X, Y):
+        return np.exp(-np.abs(np.asarray(X)[:, None] - np.asarray(Y)[None]).sum(-1) ** self.power)
+
+
+def test_a_kernel_with_only_block_has_everything(rng):
+    X = rng.normal(size=(40, 2))
+    kernel = OnlyBlock()
+    np.testing.assert_allclose(kernel.diag(X), 1)
+    np.testing.assert_allclose(kernel.paired(X, X[::-1]), np.diag(kernel.block(X, X[::-1])))
+    np.testing.assert_allclose(kernel.distance(X, X), np.sqrt(np.maximum(2 - 2 * kernel(X), 0)), atol=1e-7)
+    np.testing.assert_allclose((kernel + Linear())(X), kernel(X) + X @ X.T)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: RBF(-1.0), ["gamma", "positive", "-1"]),
+        (lambda: RBF("mean"), ["gamma", "median"]),
+        (lambda: RBF(True), ["gamma"]),
+        (lambda: Laplacian(0), ["gamma"]),
+        (lambda: Cauchy(np.inf), ["gamma"]),
+        (lambda: Polynomial(0), ["degree", "positive"]),
+        (lambda: Polynomial(2, -1.0), ["coef0", ">= 0"]),
+        (lambda: Spectrum(0), ["k must", "positive"]),
+        (lambda: Weak(RBF(1.0), feature=-1), ["feature", ">= 0"]),
+        (lambda: Weak(Spectrum(3), feature=0), ["kernel on vectors"]),
+        (lambda: Weak(RBF(1.0), feature=5)(np.eye(3)), ["feature=5", "3 columns"]),
+        (lambda: Mixture([], []), ["kernels", "non-empty"]),
+        (lambda: Mixture([Linear()], [1, 2]), ["weights", "1 kernels, 2 weights"]),
+        (lambda: Mixture([Linear()], [np.nan]), ["weights", "finite"]),
+        (lambda: (Linear() + Spectrum(3))(np.eye(3)), ["same rows", "strings and vectors"]),
+        (lambda: RBF("median")(np.eye(3)), ["gamma='median'", "resolve"]),
+        (lambda: RBF("median").resolve(np.ones((4, 2))), ["gamma", "identical", "constant", "number"]),
+        (lambda: RBF("median").resolve(np.ones((1, 2))), ["gamma", "two rows"]),
+        (lambda: Linear()(np.ones((2, 3)), np.ones((2, 4))), ["3 features", "4"]),
+        (lambda: Precomputed().resolve(np.ones((2, 3))), ["square", "(2, 3)"]),
+        (lambda: Precomputed().resolve(np.array([[1.0, 0.5], [0.2, 1.0]])), ["not symmetric", "(X + X.T) / 2"]),
+        (lambda: Precomputed().resolve(np.array([[1.0, 2.0], [2.0, 1.0]])), ["smallest eigenvalue", "psd.project"]),
+        (lambda: Precomputed()(np.eye(2)), ["resolve(K)"]),
+        (lambda: Precomputed().resolve(np.eye(3))(np.ones((2, 4))), ["3 training rows", "4 columns"]),
+        (lambda: Spectrum(3)("ABC"), ["one string", "sequence"]),
+        (lambda: Spectrum(3)(["ABC", 5]), ["strings", "row 1", "int"]),
+        (lambda: Linear()(["ABC", "DEF"]), ["text", "Spectrum"]),
+    ],
+)
+def test_bad_parameters_and_rows(make, words):
+    with pytest.raises(InputError) as caught:
+        make()
+    for word in words:
+        assert word in str(caught.value)

@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import metricforge as mf
+from metricforge import metric as metric_file
+from metricforge.errors import InputError, MemoryBudgetError, NotUpdatableError
+from metricforge.kernels import RBF, Linear, Spectrum
+from metricforge.space import LearnedKernel, represent
+
+
+def points(n=60, d=4, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+def euclidean(X, **options):
+    return mf.learn(X, np.arange(np.shape(X)[0]) % 3, method="euclidean", **options)
+
+
+def test_linear_metric_is_the_euclidean_distance():
+    X, A = points(), points(7, seed=1)
+    metric = euclidean(X)
+    expected = np.linalg.norm(A[:, None] - X[None], axis=-1)
+    np.testing.assert_allclose(metric.distance(A, X), expected, atol=1e-12)
+    np.testing.assert_allclose(metric.paired_distance(A, X[:7]), np.linalg.norm(A - X[:7], axis=1), atol=1e-12)
+    np.testing.assert_allclose(metric.transform(A), A)
+    np.testing.assert_allclose(metric.kernel(A, X), A @ X.T)
+    D = metric.distance(A)
+    assert (np.diag(D) == 0).all()
+    index, near = metric.neighbors(A, k=4)
+    np.testing.assert_array_equal(index, np.argsort(expected, axis=1, kind="stable")[:, :4])
+    np.testing.assert_allclose(near, np.sort(expected, axis=1)[:, :4], atol=1e-12)
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix, sp.csr_array, lambda A: A.tolist()])
+def test_containers_are_interchangeable(form):
+    X, A = points(), points(7, seed=1)
+    metric, other = euclidean(X, kernel=RBF(0.3)), euclidean(form(X), kernel=RBF(0.3))
+    np.testing.assert_allclose(other.distance(form(A), form(X)), metric.distance(A, X), atol=1e-9)
+    np.testing.assert_allclose(other.transform(A) @ other.transform(X).T, metric.kernel(A, X), atol=0.05)
+    np.testing.assert_allclose(other.transform(form(X)), metric.transform(X), atol=1e-6)
+    np.testing.assert_array_equal(other.neighbors(form(A), 5)[0], metric.neighbors(A, 5)[0])
+
+
+def test_embedding_of_training_rows_is_exact_and_new_rows_lose_only_their_residual():
+    X, A = points(), points(9, seed=1)
+    metric = euclidean(X, kernel=RBF(0.3))
+    E, F = metric.transform(X), metric.transform(A)
+    np.testing.assert_allclose(np.linalg.norm(E[:, None] - E[None], axis=-1), metric.distance(X), atol=1e-6)
+    np.testing.assert_allclose(F @ E.T, metric.kernel(A, X), atol=1e-7)
+    assert (np.square(F).sum(axis=1) <= 1 + 1e-9).all()
+
+
+def test_single_precision_stays_single_and_agrees():
+    X, A = points(), points(9, seed=1)
+    for kernel in (Linear(), RBF(0.3)):
+        single, double = euclidean(X.astype(np.float32), kernel=kernel), euclidean(X, kernel=kernel)
+        assert single.rows.dtype == np.float32
+        a = A.astype(np.float32)
+        for mine, theirs in (
+            (single.distance(a, X.astype(np.float32)), double.distance(A, X)),
+            (single.transform(a), double.transform(A)),
+            (single.kernel(a), double.kernel(A)),
+        ):
+            assert mine.dtype == np.float32
+            np.testing.assert_allclose(mine, theirs, atol=1e-4 if mine.shape[1] > 9 else 3e-6)
+
+
+def test_single_precision_rows_are_not_copied():
+    X = points(2000).astype(np.float32)
+    assert np.shares_memory(euclidean(X).rows, X)
+    Y = sp.random_array((500, 50), density=0.1, rng=np.random.default_rng(0), format="csr", dtype=np.float32)
+    assert np.shares_memory(euclidean(Y).rows.data, Y.data)
+
+
+# ------------------------------------------------------------------------------------------------------ neighbours
+
+
+def test_neighbours_of_strings():
+    rng = np.random.default_rng(0)
+    S = ["".join(rng.choice(list("ACD"), size=10)) for _ in range(30)]
+    metric = euclidean(S, kernel=Spectrum(2).normalized())
+    index, near = metric.neighbors(S[:4], k=3)
+    D = metric.distance(S[:4], S)
+    np.testing.assert_allclose(near, np.sort(D, axis=1)[:, :3], atol=1e-7)
+    np.testing.assert_allclose(np.take_along_axis(D, index, axis=1), near, atol=1e-7)
+
+
+def test_neighbours_beyond_the_exact_size_come_from_the_embedding_with_exact_distances(monkeypatch):
+    X, A = points(300), points(20, seed=1)
+    metric = euclidean(X, kernel=RBF(0.3))
+    exact = metric.neighbors(A, 5)
+    monkeypatch.setattr(metric_file, "EXACT_NEIGHBORS", 0)
+    index, near = metric.neighbors(A, 5)
+    shared = np.mean([len(set(i) & set(j)) / 5 for i, j in zip(index, exact[0], strict=True)])
+    assert shared > 0.95
+    np.testing.assert_allclose(near, np.take_along_axis(metric.distance(A, X), index, axis=1), atol=1e-7)
+
+
+@pytest.mark.parametrize("k", [0, -1, 61, 2.0, True])
+def test_wrong_k(k):
+    with pytest.raises(InputError, match="k must be a whole number between 1 and the 60 training rows"):
+        euclidean(points()).neighbors(points(3), k)
+
+
+# ------------------------------------------------------------------------------------------------------- arithmetic
+
+
+def test_sums_and_multiples():
+    X, A = points(), points(9, seed=1)
+    a, b = euclidean(X), euclidean(X, kernel=RBF(0.3))
+    total = 0.7 * a + 0.3 * b
+    np.testing.assert_allclose(
+        total.distance(A, X) ** 2, 0.7 * a.distance(A, X) ** 2 + 0.3 * b.distance(A, X) ** 2, atol=1e-10
+    )
+    assert total.neighbors(A, 3)[0].shape == (9, 3)
+    assert isinstance(total, mf.Metric)
+    assert [p["kernel"] for p in total.report.parts] == ["Linear()", "RBF(gamma=0.3, base=None)"]
+    np.testing.assert_allclose(sum([a, b]).distance(A), (a + b).distance(A))
+    E = total.transform(X)
+    np.testing.assert_allclose(np.linalg.norm(E[:, None] - E[None], axis=-1), total.distance(X), atol=1e-5)
+    for weight in (0, -1.0, np.inf, np.nan):
+        with pytest.raises(InputError, match="positive number"):
+            weight * a
+    with pytest.raises(TypeError):
+        a + 3
+
+
+def test_a_sum_over_different_rows_has_no_neighbours_but_everything_else():
+    X, Y, A = points(), points(40, seed=3), points(9, seed=1)
+    a, b = euclidean(X, kernel=RBF(0.2)), euclidean(Y, kernel=RBF(0.3))
+    total = a + b
+    np.testing.assert_allclose(total.distance(A) ** 2, a.distance(A) ** 2 + b.distance(A) ** 2, atol=1e-10)
+    np.testing.assert_allclose(total.transform(A), np.hstack([a.transform(A), b.transform(A)]), atol=1e-10)
+    with pytest.raises(InputError, match="no training rows"):
+        total.neighbors(A)
+    assert "different rows" in total.report.notes[0]
+
+
+def test_a_metric_is_the_start_of_the_next_fit():
+    X = points()
+    first = euclidean(X, kernel=RBF(0.3))
+    second = mf.learn(X, np.arange(60) % 2, method="euclidean", kernel=first)
+    assert second.kernel == first.kernel
+    gaussian = mf.learn(X, np.arange(60) % 2, method="euclidean", kernel=RBF("median", base=first.kernel))
+    D = first.distance(X)[np.triu_indices(60, 1)] ** 2
+    assert gaussian.kernel.gamma == pytest.approx(1 / np.median(D))
+
+
+def test_embeddings_of_sums_with_learned_parts_stand_side_by_side():
+    X = points()
+    made = represent(Linear(), X)
+    metric = mf.learn(X, np.arange(60) % 2, method="euclidean", kernel=LearnedKernel(made.map, np.diag([4.0, 1, 0, 0])))
+    total = metric + 0.5 * euclidean(X)
+    E = total.transform(X)
+    assert E.shape == (60, 2 + 4)
+    np.testing.assert_allclose(np.linalg.norm(E[:, None] - E[None], axis=-1), total.distance(X), atol=1e-9)
+
+
+# ------------------------------------------------------------------------------------------------------ report, limits
+
+
+def test_report_reads_as_attributes_and_items_and_is_read_only():
+    report = euclidean(points()).report
+    assert report.gap == report["gap"] == 0
+    assert report.status == "optimal"
+    assert report.peak_memory > 1e7
+    assert "method" in repr(report)
+    with pytest.raises(AttributeError, match="no 'gpa'; it has method"):
+        _ = report.gpa
+    with pytest.raises(AttributeError, match="read-only"):
+        report.gap = 3
+
+
+def test_a_distance_matrix_that_does_not_fit_says_what_it_takes(monkeypatch):
+    metric = euclidean(points())
+    monkeypatch.setenv("METRICFORGE_MEMORY", "10kB")
+    with pytest.raises(MemoryBudgetError, match=r"60 × 60 distance matrix would take.*neighbors"):
+        metric.distance(points())
+
+
+def test_updating_what_cannot_be_updated():
+    metric = euclidean(points())
+    with pytest.raises(NotUpdatableError, match="Euclidean cannot be updated; learn again"):
+        metric.update(points(3), mf.Labels([0, 1, 1]))
+    with pytest.raises(InputError, match="sum of metrics cannot be updated"):
+        (metric + metric).update(points(3), mf.Labels([0, 1, 1]))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda m: m.distance(points(3, 5)), ["A has 5 features", "4"]),
+        (lambda m: m.distance(points(3), points(3, 5)), ["B has 5 features", "4"]),
+        (lambda m: m.paired_distance(points(3), points(4)), ["A has 3 rows and B has 4"]),
+        (lambda m: m.transform([[1.0, np.nan, 0, 0]]), ["A contains NaN", "row 0"]),
+        (lambda m: m.transform(np.ones(4)), ["A must be 2-d", "reshape"]),
+        (lambda m: m.neighbors(np.ones((2, 3))), ["A has 3 features"]),
+    ],
+)
+def test_bad_rows(call, words):
+    with pytest.raises(InputError) as caught:
+        call(euclidean(points()))
+    for word in words:
+        assert word in str(caught.value)

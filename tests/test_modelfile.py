@@ -1,0 +1,351 @@
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import signal
+import stat
+import subprocess
+import sys
+import textwrap
+import time
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import metricforge as mf
+from metricforge import modelfile
+from metricforge.errors import InputError, MissingPluginError, ModelFileError
+from metricforge.kernels import RBF, Cauchy, Linear, Mixture, Polynomial, Precomputed, Spectrum, Weak
+from metricforge.metric import Metric, Report
+from metricforge.space import LearnedKernel, represent
+
+
+def points(n=30, d=4, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+def strings(n=20):
+    rng = np.random.default_rng(0)
+    return np.array(["".join(rng.choice(list("ACDé漢"), size=9)) for _ in range(n)], dtype=object)
+
+
+def learned(X, a=1.0):
+    made = represent(RBF(0.4), X, 8)
+    return LearnedKernel(made.map, np.eye(made.map.columns), a)
+
+
+CASES = {
+    "linear": (Linear(), points()),
+    "median": (RBF("median"), points()),
+    "composite": ((RBF(0.1) + 2 * Linear()) * Cauchy(1 / 3), points()),
+    "normalised": (Polynomial(3, 0.5).normalized(), points()),
+    "over another kernel": (RBF(0.2, base=Polynomial(2)), points()),
+    "weak mixture": (Mixture([Weak(RBF(1.0), feature=i) for i in range(4)], [0.1, 0, 1e-300, 3]), points()),
+    "precomputed": (Precomputed(), RBF(0.3)(points())),
+    "learned": (learned(points()), points()),
+    "learned on learned": (RBF(0.1, base=learned(points())), points()),
+    "spectrum": (RBF("median", base=Spectrum(2).normalized()), strings()),
+    "sparse": (RBF(0.3), sp.random_array((30, 9), density=0.3, rng=np.random.default_rng(0), format="csr")),
+    "sparse matrix": (RBF(0.3), sp.csr_matrix(points())),
+    "single precision": (RBF(0.3), points().astype(np.float32)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_kernel_round_trips_bit_for_bit(case, tmp_path):
+    kernel, X = CASES[case]
+    metric = mf.learn(X, np.arange(X.shape[0]) % 2, method="euclidean", kernel=kernel)
+    path = tmp_path / "a.metric"
+    metric.save(path)
+    copy = mf.load(path)
+    assert copy.kernel == metric.kernel
+    assert type(copy.rows) is type(metric.rows)
+    np.testing.assert_array_equal(copy.distance(X[:7], X), metric.distance(X[:7], X))
+    np.testing.assert_array_equal(copy.kernel(X[:7]), metric.kernel(X[:7]))
+    np.testing.assert_array_equal(copy.transform(X[:7]), metric.transform(X[:7]))
+    for mine, theirs in zip(copy.neighbors(X[:3], 4), metric.neighbors(X[:3], 4), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    assert dict(copy.report) == dict(metric.report)
+    assert copy.solver == metric.solver
+    copy.save(tmp_path / "b.metric")
+    assert (tmp_path / "b.metric").read_bytes() == path.read_bytes()
+
+
+@pytest.mark.parametrize("other", [points(), points(25, seed=1)], ids=["same rows", "other rows"])
+def test_sums_of_metrics_round_trip(other, tmp_path):
+    X = points()
+    a = mf.learn(X, np.arange(30) % 2, method="euclidean", kernel=RBF("median"))
+    b = mf.learn(other, np.arange(len(other)) % 3, method="euclidean", kernel=learned(other))
+    total = 0.7 * a + 0.3 * b
+    total.save(tmp_path / "sum.metric")
+    copy = mf.load(tmp_path / "sum.metric")
+    np.testing.assert_array_equal(copy.distance(X), total.distance(X))
+    np.testing.assert_array_equal(copy.transform(X), total.transform(X))
+
+
+def test_reports_with_every_kind_of_value(tmp_path):
+    told = {
+        "method": "test",
+        "none": None,
+        "inf": float("inf"),
+        "nested": {"a": [1, 2.5, ("x", True)], 3: "three"},
+        "array": np.arange(6).reshape(2, 3),
+        "bytes of text": np.array([["ab", "c"], ["", "d"]], dtype=object),
+        "scalar": np.float64(0.1),
+        "int": np.int64(7),
+    }
+    path = tmp_path / "r.metric"
+    Metric(Linear(), Report(told), rows=points()).save(path)
+    copy = mf.load(path).report
+    assert copy.none is None
+    assert copy.inf == float("inf")
+    assert copy.nested == told["nested"]
+    assert copy["bytes of text"].tolist() == [["ab", "c"], ["", "d"]]
+    assert copy.scalar == 0.1
+    np.testing.assert_array_equal(copy.array, told["array"])
+
+
+# ---------------------------------------------------------------------------------------------------------- bad files
+
+
+@pytest.fixture
+def saved(tmp_path):
+    path = tmp_path / "wine.metric"
+    mf.learn(points(), np.arange(30) % 2, method="euclidean", kernel=RBF(0.5)).save(path)
+    return path
+
+
+def one_sentence(error):
+    text = str(error)
+    assert "\n" not in text
+    assert "wine.metric" in text
+    return text
+
+
+def test_every_flipped_bit_is_noticed(saved):
+    whole = saved.read_bytes()
+    rng = np.random.default_rng(0)
+    places = {0, 10, len(whole) - 1, len(whole) // 2, *rng.integers(len(whole), size=200).tolist()}
+    for place in sorted(places):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << int(rng.integers(8))
+        saved.write_bytes(bytes(damaged))
+        with pytest.raises(ModelFileError) as caught:
+            mf.load(saved)
+        text = one_sentence(caught.value)
+        assert "damaged" in text or "not a saved metric" in text
+
+
+def test_every_truncation_is_noticed(saved):
+    whole = saved.read_bytes()
+    for size in (0, 1, 3, 31, 32, 33, len(whole) // 3, len(whole) // 2, len(whole) - 33, len(whole) - 1):
+        saved.write_bytes(whole[:size])
+        with pytest.raises(ModelFileError) as caught:
+            mf.load(saved)
+        one_sentence(caught.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"hello", b"\x80\x04\x95", b"PK\x03\x04" + bytes(100), b"", json.dumps({"format": 1}).encode()],
+    ids=["text", "pickle", "zip-like", "empty", "json"],
+)
+def test_foreign_files(content, saved):
+    saved.write_bytes(content)
+    with pytest.raises(ModelFileError, match="not a saved metric"):
+        mf.load(saved)
+
+
+def test_a_foreign_zip(saved):
+    with zipfile.ZipFile(saved, "w") as archive:
+        archive.writestr("letter.txt", "dear sir " * 20)
+    with pytest.raises(ModelFileError, match="not a saved metric"):
+        mf.load(saved)
+
+
+def test_a_missing_file_and_a_folder(tmp_path):
+    with pytest.raises(ModelFileError, match=r"cannot read .*nothing\.metric.*No such file"):
+        mf.load(tmp_path / "nothing.metric")
+    with pytest.raises(ModelFileError, match="cannot read"):
+        mf.load(tmp_path)
+
+
+def rewrite(path, change):
+    """Write a well-formed file (digest and all) whose tree was changed."""
+    with zipfile.ZipFile(path) as archive:
+        head = json.loads(archive.read("metric.json"))
+        names = [n for n in archive.namelist() if n.endswith(".npy")]
+        arrays = [np.load(archive.open(n)) for n in sorted(names, key=lambda n: int(n[:-4]))]
+    change(head)
+    with path.open("w+b") as file:
+        modelfile._write_zip(file, head, arrays)
+
+
+def test_a_file_of_a_later_version(saved):
+    rewrite(saved, lambda head: head.update(format=99, metricforge="7.0"))
+    with pytest.raises(ModelFileError, match=r"written by metricforge 7\.0 in a later format \(99.*upgrade"):
+        mf.load(saved)
+
+
+def kernel_of(head):
+    return dict(head["content"]["dict"])["kernel"]
+
+
+def test_a_field_the_class_does_not_have(saved):
+    rewrite(saved, lambda head: kernel_of(head)["fields"].update(colour="red"))
+    with pytest.raises(ModelFileError, match="RBF has no field 'colour'"):
+        mf.load(saved)
+
+
+def test_a_value_the_class_refuses(saved):
+    rewrite(saved, lambda head: kernel_of(head)["fields"].update(gamma=-1.0))
+    with pytest.raises(ModelFileError, match="cannot rebuild.*gamma"):
+        mf.load(saved)
+
+
+@pytest.mark.parametrize("missing", ["kernel", "report", "rows"])
+def test_a_tree_without_its_parts(missing, saved):
+    def drop(head):
+        head["content"]["dict"] = [pair for pair in head["content"]["dict"] if pair[0] != missing]
+
+    rewrite(saved, drop)
+    with pytest.raises(ModelFileError, match=f"not a saved metric.*{missing}"):
+        mf.load(saved)
+
+
+def test_a_component_of_a_plugin_that_is_not_there(saved):
+    def rename(head):
+        kernel_of(head).update(name="cosine", plugin="cosine")
+        head["plugins"]["cosine"] = {"distribution": "metricforge-cosine", "version": "2"}
+
+    rewrite(saved, rename)
+    with pytest.raises(MissingPluginError, match=r"kernel 'cosine' of plugin 'cosine'.*pip install metricforge-cosine"):
+        mf.load(saved)
+
+
+class Bomb:
+    def __reduce__(self):
+        return (os.system, ("touch exploded",))
+
+
+def test_nothing_in_a_file_is_executed(saved, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    saved.write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(ModelFileError):
+        mf.load(saved)
+    # an object array inside an otherwise well-formed file would be a pickle
+    with saved.open("w+b") as file, zipfile.ZipFile(file, "w") as archive:
+        archive.comment = bytes(modelfile.DIGEST)
+        archive.writestr("metric.json", json.dumps({"format": 1, "metricforge": "0", "plugins": {}, "content": {"array": 0}}))
+        with archive.open("0.npy", "w") as member:
+            np.lib.format.write_array(member, np.array([Bomb()], dtype=object), allow_pickle=True)
+    with saved.open("r+b") as file:
+        end = file.seek(-modelfile.DIGEST, os.SEEK_END)
+        seal = modelfile._digest(file, end)
+        file.seek(end)
+        file.write(seal)
+    with pytest.raises(ModelFileError):
+        mf.load(saved)
+    assert not (tmp_path / "exploded").exists()
+    source = Path(modelfile.__file__).read_text()
+    assert "pickle" not in source.replace("allow_pickle=False", "")
+
+
+# -------------------------------------------------------------------------------------------------------------- saving
+
+
+def test_unsaveable_things_are_named(tmp_path):
+    from dataclasses import dataclass
+
+    @dataclass(frozen=True)
+    class Secret(mf.Kernel):
+        def block(self, X, Y):
+            return X @ Y.T
+
+    metric = mf.learn(points(), np.arange(30) % 2, method="euclidean", kernel=Secret())
+    with pytest.raises(InputError, match=r"metric\.kernel: Secret is not registered.*mf\.register"):
+        metric.save(tmp_path / "s.metric")
+    odd = Metric(Linear(), Report({"method": "x", "thing": object()}), rows=points())
+    with pytest.raises(InputError, match=r"metric\.report\.thing holds a object"):
+        odd.save(tmp_path / "s.metric")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unwritable_place_is_one_sentence(tmp_path):
+    metric = mf.learn(points(), np.arange(30) % 2, method="euclidean")
+    with pytest.raises(InputError, match="path: cannot write"):
+        metric.save(tmp_path / "no" / "such" / "folder.metric")
+
+
+def test_a_failing_save_leaves_the_old_file_and_no_litter(saved, monkeypatch):
+    before = saved.read_bytes()
+    metric = mf.load(saved)
+    monkeypatch.setattr(np.lib.format, "write_array", lambda *a, **k: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        metric.save(saved)
+    assert saved.read_bytes() == before
+    assert list(saved.parent.iterdir()) == [saved]
+
+
+def test_permissions_are_those_of_any_new_file(saved, tmp_path):
+    mask = os.umask(0o022)
+    try:
+        mf.load(saved).save(tmp_path / "new.metric")
+        assert stat.S_IMODE((tmp_path / "new.metric").stat().st_mode) == 0o644
+        saved.chmod(0o600)
+        mf.load(saved).save(saved)
+        assert stat.S_IMODE(saved.stat().st_mode) == 0o600
+    finally:
+        os.umask(mask)
+
+
+KILLED = """
+import sys, time
+import numpy as np
+import metricforge as mf
+from metricforge import modelfile
+metric = mf.learn(np.eye(50), np.arange(50) % 2, method="euclidean", kernel=mf.kernels.RBF(9.0))
+real = np.lib.format.write_array
+def slow(*args, **kwargs):
+    real(*args, **kwargs)
+    print("writing", flush=True)
+    time.sleep(60)
+np.lib.format.write_array = slow
+metric.save(sys.argv[1])
+"""
+
+
+def test_killing_the_process_while_saving_leaves_the_old_file_whole(saved):
+    before = saved.read_bytes()
+    child = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(KILLED), str(saved)], stdout=subprocess.PIPE, text=True
+    )
+    with child:
+        assert child.stdout.readline() == "writing\n"
+        assert len(list(saved.parent.iterdir())) == 2  # it was in the middle of the new file
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+    assert saved.read_bytes() == before
+    assert mf.load(saved).kernel == RBF(0.5)
+
+
+def test_two_writers_leave_one_whole_file(saved):
+    metrics = [mf.learn(points(), np.arange(30) % 2, method="euclidean", kernel=RBF(g)) for g in (1.0, 2.0)]
+    from threading import Thread
+
+    def write(metric):
+        end = time.monotonic() + 0.3
+        while time.monotonic() < end:
+            metric.save(saved)
+
+    threads = [Thread(target=write, args=(m,)) for m in metrics]
+    for t in threads:
+        t.start()
+    while any(t.is_alive() for t in threads):
+        assert mf.load(saved).kernel.gamma in (0.5, 1.0, 2.0)
+    for t in threads:
+        t.join()

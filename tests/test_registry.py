@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import logging
+import types
+
+import numpy as np
+import pytest
+
+import metricforge as mf
+from metricforge.errors import InputError, PluginError, UnknownNameError
+from metricforge.hookspecs import hookimpl
+from metricforge.progress import Event
+from metricforge.registry import HOOKS, KINDS, Registry
+
+GOOD = """
+import metricforge as mf
+
+@mf.hookimpl
+def metricforge_register(registrar):
+    registrar.add("kernel", "good", "good_plugin:Nothing")
+"""
+
+# name -> (source of the module, words its error must hold)
+BROKEN = {
+    "raises_at_import": ("raise RuntimeError('no licence')", ["import", "RuntimeError: no licence"]),
+    "raises_in_hook": (
+        GOOD.replace('"kernel", "good"', '"kernel", "half"') + "    raise ValueError('half way')\n",
+        ["metricforge_register raised", "ValueError: half way"],
+    ),
+    "misspelt_hook": (
+        GOOD.replace("def metricforge_register", "def metricforge_regsiter"),
+        ["unknown hook 'metricforge_regsiter'", "did you mean 'metricforge_register'"],
+    ),
+    "wrong_signature": (
+        GOOD.replace("(registrar)", "(registrar, colour)"),
+        ["wrong signature", "colour"],
+    ),
+    "implements_none": ("x = 1", ["implements no hook", "metricforge_register", "@mf.hookimpl"]),
+    "taken_name": (
+        GOOD.replace('"kernel", "good"', '"kernel", "fine"').replace("good_plugin:Nothing", "m:C")
+        + "    registrar.add('kernel', 'rbf', 'm:C')\n",
+        ["kernel 'rbf'", "taken by plugin 'standard'", "'taken_name'"],
+    ),
+}
+
+
+def install(folder, name, source):
+    """Lay out an installed distribution: a module and the metadata that carries its entry point."""
+    (folder / f"{name}_plugin.py").write_text(source)
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[metricforge]\n{name} = {name}_plugin\n")
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_plugin_is_refused_whole_and_the_others_unharmed(name, tmp_path, monkeypatch):
+    source, words = BROKEN[name]
+    install(tmp_path, name, source)
+    install(tmp_path, "good", GOOD)
+    monkeypatch.syspath_prepend(tmp_path)
+    registry = Registry()
+    listed = {p.name: p for p in registry.plugins()}
+    refused = listed[name]
+    assert not refused.ok
+    assert (refused.distribution, refused.version) == (name, "1.0")
+    for word in words:
+        assert word in refused.error, refused.error
+    assert refused.entries == ()
+    kernels = {e.name for e in registry.entries("kernel")}
+    assert not kernels & {"half", "fine"}  # nothing of it stays behind
+    assert {"good", "rbf"} <= kernels
+    assert listed["good"].ok
+    assert listed["standard"].ok
+    assert registry.entry("kernel", "rbf").plugin == "standard"
+
+
+def test_a_plugin_that_exits_on_import_does_not_end_the_program(tmp_path, monkeypatch):
+    install(tmp_path, "quitter", "import sys; sys.exit(3)")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "SystemExit: 3" in next(p.error for p in Registry().plugins() if p.name == "quitter")
+
+
+def test_forgetting_the_decorator_is_named(tmp_path, monkeypatch):
+    install(tmp_path, "bare", GOOD.replace("@mf.hookimpl", ""))
+    monkeypatch.syspath_prepend(tmp_path)
+    assert "lacks the decorator @mf.hookimpl" in next(p.error for p in Registry().plugins() if p.name == "bare")
+
+
+def plugin(**functions):
+    module = types.ModuleType("made")
+    for name, function in functions.items():
+        setattr(module, name, hookimpl(function))
+    return module
+
+
+def adding(*calls):
+    def metricforge_register(registrar):
+        for args in calls:
+            registrar.add(*args)
+
+    return plugin(metricforge_register=metricforge_register)
+
+
+def test_registering_by_hand_raises_and_can_be_repaired():
+    registry = Registry()
+    registry.plugins()
+    with pytest.raises(PluginError, match="'mine' was refused.*'linear' of plugin 'mine' is taken by plugin 'standard'"):
+        registry.register(adding(("kernel", "new", "m:C"), ("kernel", "linear", "m:C")), name="mine")
+    with pytest.raises(UnknownNameError):
+        registry.entry("kernel", "new")
+    registry.register(adding(("kernel", "new", "m:C")), name="mine")
+    assert registry.entry("kernel", "new").plugin == "mine"
+    assert next(p for p in registry.plugins() if p.name == "mine").ok
+    with pytest.raises(PluginError, match="'mine' is registered already"):
+        registry.register(adding(("kernel", "newer", "m:C")), name="mine")
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (("kernle", "a", "m:C"), ["kind 'kernle' is unknown", "did you mean 'kernel'"]),
+        (("kernel", "", "m:C"), ["name must be a non-empty string"]),
+        (("kernel", "a", "m.C"), ["package.module:Class", "'m.C'"]),
+    ],
+)
+def test_wrong_additions_are_refused(call, words):
+    registry = Registry(discover=False)
+    with pytest.raises(PluginError) as caught:
+        registry.register(adding(call), name="mine")
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_the_same_name_twice_in_one_plugin_is_refused():
+    with pytest.raises(PluginError, match="taken by plugin 'mine'"):
+        Registry(discover=False).register(adding(("kernel", "a", "m:C"), ("kernel", "a", "m:D")), name="mine")
+
+
+def test_targets_are_imported_on_first_use_and_errors_gain_a_note():
+    registry = Registry(discover=False)
+    registry.register(adding(("kernel", "ghost", "no_such_module:C"), ("kernel", "hole", "math:nothing")), name="mine")
+    for name, error in (("ghost", ModuleNotFoundError), ("hole", AttributeError)):
+        with pytest.raises(error) as caught:
+            registry.get("kernel", name)
+        assert any("of plugin 'mine'" in note for note in caught.value.__notes__)
+
+
+def test_missing_requirements_are_named_without_importing():
+    def metricforge_register(registrar):
+        registrar.add("solver", "far", "m:C", requires=["not_installed_at_all"], install="pip install far-away")
+
+    registry = Registry(discover=False)
+    registry.register(plugin(metricforge_register=metricforge_register), name="mine")
+    assert registry.entry("solver", "far").missing == ("not_installed_at_all",)
+    with pytest.raises(InputError, match="needs not_installed_at_all; pip install far-away"):
+        registry.get("solver", "far")
+
+
+def test_unknown_names_offer_the_nearest():
+    with pytest.raises(UnknownNameError, match="kernel='rfb' is unknown; did you mean 'rbf'"):
+        mf.kernels and Registry().get("kernel", "rfb")
+
+
+def test_every_registered_target_exists():
+    registry = Registry()
+    for kind in KINDS:
+        for entry in registry.entries(kind):
+            entry.load()
+
+
+def test_what_ships_is_taken_in():
+    bad = [p.error for p in mf.plugins() if p.distribution == "metricforge" and not p.ok]
+    assert bad == []
+    assert "euclidean" in [e.name for e in mf.methods()]
+
+
+def test_a_foreign_conversion_is_an_edge_like_any_other():
+    def to_triplets(pairs, *, seed=0):
+        similar, dissimilar = dict(pairs.similar.tolist()), dict(pairs.dissimilar.tolist())
+        triples = [(i, similar[i], dissimilar[i]) for i in sorted(set(similar) & set(dissimilar))]
+        return mf.Triplets(triples, n=pairs.n, dropped=pairs.size - len(triples))
+
+    registry = Registry()
+    registry.plugins()
+    registry.register(adding(("conversion", "pairs->triplets", to_triplets)), name="mine")
+    pairs = mf.Pairs([(0, 1)], [(0, 2)], n=3)
+    made, said = registry.convert(pairs, (mf.Triplets,), seed=0)
+    assert made.triples.tolist() == [[0, 1, 2]]
+    assert said == ("Pairs (2) → Triplets (1), 1 dropped",)
+    chain, said = registry.convert(mf.Chunklets([0, 0, 1]), (mf.Triplets,), seed=0)
+    assert len(said) == 2
+
+
+# ------------------------------------------------------------------------------------------------------------ progress
+
+
+def test_every_listener_hears_every_step_and_a_broken_one_is_silenced(caplog):
+    heard = []
+
+    def good(event):
+        heard.append(event.step)
+
+    def bad(event):
+        raise RuntimeError("broken bar")
+
+    registry = Registry(discover=False)
+    registry.register(plugin(metricforge_step=good), name="good")
+    registry.register(plugin(metricforge_step=bad), name="bad")
+    with caplog.at_level(logging.ERROR):
+        for k in range(3):
+            registry.step(Event("fit", k))
+    assert heard == [0, 1, 2]
+    assert len([r for r in caplog.records if "'bad' failed in metricforge_step" in r.getMessage()]) == 1
+
+
+def test_a_listener_may_ignore_the_event():
+    heard = []
+    registry = Registry(discover=False)
+    registry.register(plugin(metricforge_step=lambda: heard.append(1)), name="deaf")
+    registry.step(Event("fit"))
+    assert heard == [1]
+
+
+def test_hooks_are_documented():
+    import metricforge.hookspecs as specs
+
+    for name in HOOKS:
+        assert len(getattr(specs, name).__doc__) > 80
+
+
+def test_discovery_is_safe_from_many_threads():
+    from concurrent.futures import ThreadPoolExecutor
+
+    registry = Registry()
+    with ThreadPoolExecutor(8) as pool:
+        counts = list(pool.map(lambda _: len(registry.entries("kernel")), range(32)))
+    assert len(np.unique(counts)) == 1

@@ -1,0 +1,240 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import metricforge as mf
+from metricforge import space
+from metricforge.errors import InputError, MemoryBudgetError
+from metricforge.kernels import RBF, Linear, Polynomial, Spectrum
+from metricforge.space import LearnedKernel, choose_landmarks, landmark_map, pivoted_cholesky, represent
+
+
+def points(n=120, d=3, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+# ------------------------------------------------------------------------------------------------------------- features
+
+
+@pytest.mark.parametrize("kernel", [RBF(0.4), Linear(), Polynomial(2)], ids=str)
+def test_exact_features_reproduce_the_gram_matrix(kernel):
+    X = points()
+    made = represent(kernel, X, "exact")
+    K = kernel(X)
+    np.testing.assert_allclose(made.features @ made.features.T, K, atol=1e-9 * np.abs(K).max())
+    new = points(20, seed=1)
+    cross = made.map(new) @ made.features.T
+    np.testing.assert_allclose(cross, kernel(new, X), atol=1e-7 * np.abs(K).max())
+
+
+def test_exact_features_have_the_numerical_rank():
+    X = np.repeat(points(20), 5, axis=0)  # every row five times
+    made = represent(RBF(0.4), X, "exact")
+    assert made.map.columns == 20
+    np.testing.assert_allclose(made.features @ made.features.T, RBF(0.4)(X), atol=1e-9)
+    assert represent(Linear(), points(), "exact").map.columns == 3
+
+
+def test_landmark_features_are_the_nystroem_approximation():
+    X, kernel = points(300), RBF(0.4)
+    made = represent(kernel, X, 25, seed=3)
+    Z = X[choose_landmarks(kernel, X, 25, seed=3)]
+    C = kernel(X, Z)
+    nystroem = C @ np.linalg.pinv(kernel(Z), rcond=1e-13) @ C.T
+    np.testing.assert_allclose(made.features @ made.features.T, nystroem, atol=1e-8)
+    left = np.trace(kernel(X) - nystroem) / 300
+    assert made.left_out() == pytest.approx(left, abs=1e-6)
+
+
+def test_pivoted_cholesky_factors_and_stops_at_the_rank():
+    L = points(30, 4)
+    pivots, factor = pivoted_cholesky(L @ L.T)
+    assert len(pivots) == 4
+    np.testing.assert_allclose(factor @ factor.T, (L @ L.T)[np.ix_(pivots, pivots)], atol=1e-12)
+    with pytest.raises(InputError, match="every k\\(x, x\\) is zero"):
+        pivoted_cholesky(np.zeros((3, 3)))
+
+
+@pytest.mark.parametrize("how", ["rpcholesky", "kmeans++", "uniform"])
+def test_landmarks_are_distinct_sorted_and_seeded(how):
+    X = points(500)
+    chosen = [choose_landmarks(RBF(0.4), X, 40, how=how, seed=s) for s in (0, 0, 1)]
+    assert len(np.unique(chosen[0])) == 40
+    assert (np.diff(chosen[0]) > 0).all()
+    assert np.array_equal(chosen[0], chosen[1])
+    assert not np.array_equal(chosen[0], chosen[2])
+
+
+def test_randomly_pivoted_cholesky_finds_small_clusters_that_sampling_misses(rng):
+    # 20 clusters, one of them with 95 % of the rows: uniform draws rarely reach the others
+    sizes = [1900] + [5] * 19
+    X = np.concatenate([10 * rng.normal(size=2) + 0.01 * rng.normal(size=(s, 2)) for s in sizes])
+
+    def left_out(how):
+        maps = [landmark_map(RBF(1.0), X[choose_landmarks(RBF(1.0), X, 20, how=how, seed=s)]) for s in range(5)]
+        return np.mean([1 - np.square(m.block(X)).sum(axis=1).mean() for m in maps])
+
+    assert left_out("rpcholesky") < 0.2 * left_out("uniform")
+    assert left_out("kmeans++") < 0.5 * left_out("uniform")
+
+
+def test_landmarks_stop_when_the_rows_have_no_more_rank():
+    X = np.repeat(points(10), 50, axis=0)
+    for how in ("rpcholesky", "kmeans++"):
+        assert landmark_map(RBF(0.4), X[choose_landmarks(RBF(0.4), X, 40, how=how)]).columns == 10
+
+
+def test_strings_have_features(rng):
+    strings = np.array(["".join(rng.choice(list("ACDE"), size=15)) for _ in range(60)], dtype=object)
+    kernel = Spectrum(2).normalized()
+    made = represent(kernel, strings, "exact")
+    np.testing.assert_allclose(made.features @ made.features.T, kernel(strings), atol=1e-9)
+
+
+def test_single_precision_rows_stay_single_and_agree():
+    X = points(200)
+    double, single = represent(RBF(0.4), X, 50), represent(RBF(0.4), X.astype(np.float32), 50)
+    assert single.features.dtype == np.float32
+    np.testing.assert_allclose(single.features @ single.features.T, double.features @ double.features.T, atol=2e-5)
+
+
+# -------------------------------------------------------------------------------------------------- rank and memory
+
+
+@pytest.mark.parametrize(
+    ("kernel", "n", "rank", "expected"),
+    [
+        (Linear(), 50, "auto", ("explicit", 3)),
+        (RBF(0.4), 50, "auto", ("exact", 50)),
+        (RBF(0.4), 4000, "auto", ("landmarks", 500)),
+        (RBF(0.4), 50, 10, ("landmarks", 10)),
+        (RBF(0.4), 50, 99, ("exact", 50)),
+        (Linear(), 50, "exact", ("exact", 50)),
+    ],
+)
+def test_rank(kernel, n, rank, expected):
+    made = represent(kernel, points(n), rank)
+    assert (made.representation, made.rank) == expected
+
+
+def test_wide_explicit_features_give_way_to_rows():
+    assert represent(Linear(), points(20, 40), "auto").representation == "exact"
+
+
+def test_budget_is_respected(monkeypatch):
+    monkeypatch.setenv("METRICFORGE_MEMORY", "1MB")
+    X = points(1000)
+    assert represent(RBF(0.4), X, "auto").representation == "landmarks"
+    with pytest.raises(MemoryBudgetError, match=r"rank=\"exact\" on 1000 rows would take 0\.0 GB.*rank=\"auto\""):
+        represent(RBF(0.4), X, "exact")
+    with pytest.raises(MemoryBudgetError, match="1000 × 200 features"):
+        _ = represent(RBF(0.4), X, 200).features
+
+
+@pytest.mark.parametrize(("text", "expected"), [("2GB", 2 * 10**9), ("1.5 GiB", 3 * 2**29), ("12", 12), ("3kb", 3000)])
+def test_amounts_of_memory(text, expected):
+    assert space.parse_bytes(text) == expected
+
+
+@pytest.mark.parametrize("text", ["much", "GB", "1XB"])
+def test_wrong_amounts_of_memory(text, monkeypatch):
+    monkeypatch.setenv("METRICFORGE_MEMORY", text)
+    with pytest.raises(InputError, match="METRICFORGE_MEMORY"):
+        space.memory_budget()
+
+
+@pytest.mark.parametrize("rank", [0, -3, 2.5, True, "all", None])
+def test_wrong_ranks(rank):
+    with pytest.raises(InputError, match=r"rank must be \"auto\", \"exact\" or a positive whole number"):
+        represent(RBF(0.4), points(), rank)
+
+
+ADULT = """
+import resource, sys
+import numpy as np
+import scipy.sparse as sp
+import metricforge as mf
+{rows}
+assert X.shape[0] == 32561
+made = mf.space.represent(mf.kernels.RBF("median").resolve(X), X, {rank!r})
+assert made.representation == "landmarks", made.representation
+assert made.features.shape == (32561, 500)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1024 if sys.platform != "darwin" else 2**20))
+"""
+TWIN = "X = sp.random_array((32561, 123), density=0.11, rng=np.random.default_rng(0), format='csr')"
+
+
+@pytest.mark.parametrize("rank", [500, "auto"])
+@pytest.mark.parametrize("rows", ["twin", "a9a"])
+def test_adult_sized_features_stay_below_one_and_a_half_gigabytes(rank, rows, request):
+    if rows == "a9a":
+        request.getfixturevalue("data_folder")
+    load = TWIN if rows == "twin" else "X = mf.datasets.load('a9a').X"
+    code = textwrap.dedent(ADULT).format(rows=load, rank=rank)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) < 1500  # an n × n float64 array alone would be 8,482 MB
+
+
+def test_adult_sized_exact_is_refused_with_its_price(monkeypatch):
+    monkeypatch.setenv("METRICFORGE_MEMORY", "12GB")
+    X = sp.csr_array((32561, 123))
+    with pytest.raises(MemoryBudgetError, match=r"would take 25\.4 GB, and the memory budget is 12\.0 GB"):
+        represent(RBF(0.4), X, "exact")
+
+
+# ------------------------------------------------------------------------------------------------------ learned kernels
+
+
+def learned(X, a=1.0, rank="exact", seed=0):
+    made = represent(RBF(0.4), X, rank)
+    B = np.random.default_rng(seed).normal(size=(made.map.columns, 3))
+    return LearnedKernel(made.map, B @ B.T, a)
+
+
+@pytest.mark.parametrize("a", [0.0, 1.5])
+def test_learned_kernel_is_its_definition(a):
+    X = points(60)
+    kernel = learned(X, a)
+    new = points(15, seed=2)
+    P, Q = kernel.map(X), kernel.map(new)
+    expected = a * RBF(0.4)(X, new) + P @ kernel.W @ Q.T
+    np.testing.assert_allclose(kernel(X, new), expected, atol=1e-10)
+    mf.testing.check_kernel(kernel, X)
+
+
+@pytest.mark.parametrize("a", [0.0, 1.5])
+def test_learned_distance_keeps_what_landmarks_leave_out(a):
+    X = points(200)
+    kernel = learned(X, a, rank=10)
+    new = points(15, seed=2)
+    K, d, e = kernel(X, new), kernel.diag(X), kernel.diag(new)
+    np.testing.assert_allclose(kernel.distance(X, new) ** 2, d[:, None] + e - 2 * K, atol=1e-8)
+    E, F = kernel.embedding()(X), kernel.embedding()(new)
+    inside = np.square(E[:, None] - F[None]).sum(-1)
+    if a == 0:
+        np.testing.assert_allclose(inside, kernel.distance(X, new) ** 2, atol=1e-8)
+    else:
+        assert (inside <= kernel.distance(X, new) ** 2 + 1e-8).all()
+
+
+def test_a_negative_W_is_a_kernel_beside_the_base():
+    X = points(40)
+    made = represent(RBF(0.4), X, "exact")
+    kernel = LearnedKernel(made.map, -0.9 * np.eye(made.map.columns), a=1.0)
+    np.testing.assert_allclose(kernel(X), 0.1 * RBF(0.4)(X), atol=1e-9)
+    np.testing.assert_allclose(kernel.distance(X, X), np.sqrt(0.1) * RBF(0.4).distance(X, X), atol=1e-6)
+
+
+def test_learned_kernel_refuses_other_widths():
+    kernel = learned(points(30))
+    with pytest.raises(InputError, match="X has 4 features, but the metric was learned on 3"):
+        kernel(points(5, 4))
+    with pytest.raises(InputError, match="W must be"):
+        LearnedKernel(kernel.map, np.eye(2))

@@ -1,0 +1,584 @@
+"""Constrained k-means against brute force and scikit-learn; the scores against their definitions."""
+
+from __future__ import annotations
+
+import tracemalloc
+from itertools import combinations, product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.sparse import csr_array
+from scipy.spatial.distance import cdist
+from sklearn.cluster import KMeans
+from sklearn.metrics import adjusted_rand_score, rand_score, roc_auc_score
+
+from metricforge import tasks
+from metricforge.constraints import Chunklets, Labels, Pairs, Triplets, components_of
+from metricforge.errors import InputError, NotAcceptedError
+from metricforge.kernels import RBF, Linear, Polynomial, Spectrum
+from metricforge.metric import Metric, Report
+from metricforge.tasks import alignment, constrained_kmeans, one_cluster_rand, retrieval_auc, triplet_accuracy
+
+Array = np.ndarray[Any, Any]
+
+# ------------------------------------------------------------------------------------------------ constrained k-means
+
+
+def blobs(n: int, k: int, *, spread: float = 1.0, m: int = 2, seed: int = 0) -> tuple[Array, Array]:
+    rng = np.random.default_rng(seed)
+    y = rng.integers(k, size=n)
+    return rng.normal(size=(n, m)) + spread * rng.normal(size=(k, m))[y], y
+
+
+def inertia_of(Z: Array, labels: Array) -> float:
+    return sum(float(((Z[labels == c] - Z[labels == c].mean(axis=0)) ** 2).sum()) for c in np.unique(labels))
+
+
+def brute_force(Z: Array, k: int, pairs: Pairs) -> tuple[int, float]:
+    """Return the least number of broken cannot-links, and the least inertia among labels that break so few."""
+    every = np.array(list(product(range(k), repeat=len(Z))))
+    for i, j in pairs.similar:
+        every = every[every[:, i] == every[:, j]]
+    broken = np.zeros(len(every), dtype=int)
+    for i, j in pairs.dissimilar:
+        broken += every[:, i] == every[:, j]
+    every = every[broken == broken.min()]
+    inertia = np.full(len(every), (Z**2).sum())
+    for c in range(k):
+        member = (every == c).astype(float)
+        inertia -= ((member @ Z) ** 2).sum(axis=1) / np.maximum(member.sum(axis=1), 1)
+    return int(broken.min()), float(inertia.min())
+
+
+def check_result(result: tasks.KMeansResult, Z: Array, k: int, pairs: Pairs) -> None:
+    """Assert everything that must hold whatever the heuristic did."""
+    labels = result.labels
+    assert labels.shape == (len(Z),)
+    assert labels.min() >= 0
+    assert labels.max() < k
+    assert (labels[pairs.similar[:, 0]] == labels[pairs.similar[:, 1]]).all()
+    broken = labels[pairs.dissimilar[:, 0]] == labels[pairs.dissimilar[:, 1]]
+    assert_array_equal(result.violated, pairs.dissimilar[broken])
+    assert result.feasible == (not broken.any())
+    assert result.inertia == pytest.approx(inertia_of(Z, labels), rel=1e-9, abs=1e-9)
+    assert result.centers.shape == (k, Z.shape[1])
+    for c in np.unique(labels):
+        assert_allclose(result.centers[c], Z[labels == c].mean(axis=0), atol=1e-12)
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[Array, int, Pairs]:
+    n = draw(st.integers(4, 8))
+    k = draw(st.integers(1, 3))
+    every = draw(st.permutations(list(combinations(range(n), 2))))
+    similar = every[: draw(st.integers(0, 2))]
+    dissimilar = every[len(similar) : len(similar) + draw(st.integers(0, 9))]
+    Z = np.random.default_rng(draw(st.integers(0, 999))).normal(size=(n, 2))
+    return Z, k, Pairs(similar, dissimilar, n=n)
+
+
+@settings(max_examples=60, deadline=None)
+@given(problems())
+def test_kmeans_breaks_as_few_cannot_links_as_possible(problem: tuple[Array, int, Pairs]) -> None:
+    Z, k, pairs = problem  # at most 8 super-points: the search is exhaustive
+    k = min(k, components_of(pairs.similar, len(Z)).max() + 1)
+    broken, least = brute_force(Z, k, pairs)
+    result = constrained_kmeans(Z, k, pairs, n_init=3)
+    check_result(result, Z, k, pairs)
+    assert len(result.violated) == broken
+    assert result.inertia >= least * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("seed", range(6))
+def test_kmeans_reaches_the_optimum_of_small_problems(k: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    Z = 6.0 * rng.normal(size=(k, 2))[np.arange(8) % k] + rng.normal(size=(8, 2))
+    rows = rng.permutation(8)
+    pairs = Pairs([rows[:2], rows[2:4]], [rows[[0, 2]], rows[[4, 5]], rows[[5, 6]]], n=8)
+    broken, least = brute_force(Z, k, pairs)
+    result = constrained_kmeans(Z, k, pairs, n_init=40)
+    assert broken == 0
+    assert result.feasible
+    assert result.inertia == pytest.approx(least, rel=1e-9)
+
+
+def test_kmeans_without_hints_is_that_of_scikit_learn() -> None:
+    Z, _ = blobs(300, 4, m=3)
+    kmeans = KMeans(4, n_init=5, max_iter=100, tol=0, random_state=7).fit(Z)
+    for nothing in (None, Pairs((), (), n=300), Chunklets(np.full(300, -1))):
+        result = constrained_kmeans(Z, 4, nothing, n_init=5, seed=7)
+        assert_array_equal(result.labels, kmeans.labels_)
+        assert_allclose(result.centers, kmeans.cluster_centers_, atol=1e-10)
+        assert result.inertia == pytest.approx(kmeans.inertia_)
+        assert result.n_iter == kmeans.n_iter_
+        assert result.feasible
+        assert result.violated.shape == (0, 2)
+
+
+def test_inertia_is_that_of_super_points_and_a_constant() -> None:
+    Z, y = blobs(200, 3, m=4)
+    chunklets = Chunklets.from_labels(y, components=0.5, seed=1)
+    result = constrained_kmeans(Z, 3, chunklets)
+    groups = [np.flatnonzero(chunklets.codes == c) for c in range(chunklets.size)]
+    groups += [np.array([i]) for i in np.flatnonzero(chunklets.codes < 0)]
+    S, w = np.array([Z[g].mean(axis=0) for g in groups]), np.array([len(g) for g in groups])
+    inside = sum(((Z[g] - Z[g].mean(axis=0)) ** 2).sum() for g in groups)
+    assert inside > 0.1 * result.inertia  # or the constant would not be tested
+    between = w @ ((S - result.centers[[result.labels[g[0]] for g in groups]]) ** 2).sum(axis=1)
+    assert result.inertia == pytest.approx(between + inside, rel=1e-12)
+    assert all(len(set(result.labels[g].tolist())) == 1 for g in groups)
+    kmeans = KMeans(3, n_init=10, tol=0, random_state=3).fit(S, sample_weight=w)
+    assert result.inertia == pytest.approx(kmeans.inertia_ + inside, rel=1e-6)
+
+
+def test_groups_and_the_pairs_inside_them_are_the_same_must_links() -> None:
+    Z, y = blobs(120, 3)
+    pairs = Pairs.from_labels(y, components=0.6, closure=False, seed=2)
+    pairs = Pairs(pairs.similar, n=120)
+    component = components_of(pairs.similar, 120)
+    one, two = (constrained_kmeans(Z, 3, c) for c in (pairs, Chunklets(component)))
+    assert_array_equal(one.labels, two.labels)
+
+
+def test_hints_help() -> None:
+    Z, y = blobs(400, 3, spread=1.2, seed=5)
+    pairs = Pairs.from_labels(y, components=0.5, closure=False, seed=0)
+    result = constrained_kmeans(Z, 3, pairs)
+    check_result(result, Z, 3, pairs)
+    assert result.feasible
+    without = constrained_kmeans(Z, 3)
+    assert adjusted_rand_score(y, result.labels) > adjusted_rand_score(y, without.labels) + 0.05
+    assert result.inertia > without.inertia  # a constrained optimum cannot be lower
+
+
+def cycle(n: int) -> list[tuple[int, int]]:
+    return [(i, (i + 1) % n) for i in range(n)]
+
+
+@pytest.mark.parametrize(
+    ("k", "similar", "dissimilar", "n_violated"),
+    [
+        pytest.param(2, [(0, 1), (1, 2)], [(0, 2), (0, 5)], 1, id="inside a must-link component"),
+        pytest.param(2, [(0, 1), (1, 2)], [(0, 2)], 1, id="nothing but contradictions"),
+        pytest.param(2, [], list(combinations(range(3), 2)), 1, id="triangle, two clusters"),
+        pytest.param(3, [], list(combinations(range(5), 2)), 2, id="five all apart, three clusters"),
+        pytest.param(1, [], [(0, 1), (3, 4)], 2, id="one cluster"),
+        pytest.param(1, [], cycle(20), 20, id="one cluster, large component"),
+        pytest.param(2, [], cycle(21), 1, id="odd cycle"),
+        pytest.param(2, [(0, 10)], cycle(21), 1, id="odd cycle with a chord joined"),
+        pytest.param(9, [], list(combinations(range(11), 2)), 2, id="large clique"),
+    ],
+)
+def test_contradictions_are_reported(k: int, similar: Any, dissimilar: Any, n_violated: int) -> None:
+    Z = np.random.default_rng(0).normal(size=(24, 2))
+    pairs = Pairs(similar, dissimilar, n=24)
+    result = constrained_kmeans(Z, k, pairs, n_init=3)
+    check_result(result, Z, k, pairs)
+    assert not result.feasible
+    assert len(result.violated) == n_violated
+
+
+def test_many_pairs_between_two_super_points_count_as_many() -> None:
+    # Two clusters cannot part a triangle.  The side of one pair gives way, not one of the two sides of four.
+    rng = np.random.default_rng(0)
+    pairs = Pairs([(0, 1), (2, 3)], [(0, 2), (0, 3), (1, 2), (1, 3), (0, 4), (1, 4), (2, 4)], n=12)
+    result = constrained_kmeans(rng.normal(size=(12, 2)), 2, pairs)
+    assert_array_equal(result.violated, [[2, 4]])
+
+
+def planted(n: int, k: int, degree: int, seed: int) -> tuple[Array, Pairs]:
+    Z, y = blobs(n, k, spread=0.5, m=5, seed=seed)
+    drawn = np.random.default_rng(seed).integers(n, size=(3 * n * degree, 2))
+    return Z, Pairs((), drawn[y[drawn[:, 0]] != y[drawn[:, 1]]][: n * degree // 2], n=n)
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "degree"),
+    [
+        pytest.param(400, 2, 3, id="bipartite"),
+        pytest.param(400, 3, 8, id="needs mending"),
+        pytest.param(300, 10, 12, id="many clusters"),
+    ],
+)
+def test_large_components_are_honoured(n: int, k: int, degree: int) -> None:
+    Z, pairs = planted(n, k, degree, seed=1)
+    assert np.bincount(components_of(pairs.dissimilar, n)).max() > 0.7 * n
+    result = constrained_kmeans(Z, k, pairs, n_init=2)
+    check_result(result, Z, k, pairs)
+    assert result.feasible
+    assert result.labels.max() == k - 1
+
+
+def test_disjoint_cliques_as_large_as_the_number_of_clusters_are_honoured() -> None:
+    Z = np.random.default_rng(0).normal(size=(100, 3))
+    cliques = [pair for start in range(0, 100, 10) for pair in combinations(range(start, start + 10), 2)]
+    result = constrained_kmeans(Z, 10, Pairs((), cliques, n=100), n_init=2)
+    assert result.feasible
+    assert (np.bincount(result.labels) == 10).all()
+
+
+def test_two_clusters_are_assigned_exactly() -> None:
+    # With two clusters a component has two feasible labellings: at the end no flip of one may pay.
+    Z, pairs = planted(300, 2, 1, seed=3)
+    result = constrained_kmeans(Z, 2, pairs, n_init=1)
+    assert result.feasible
+    paid = cdist(Z, result.centers, "sqeuclidean")
+    component = components_of(pairs.dissimilar, 300)
+    assert np.bincount(component).max() > tasks.EXACT_SIZE
+    now = np.bincount(component, paid[np.arange(300), result.labels])
+    flipped = np.bincount(component, paid[np.arange(300), 1 - result.labels])
+    assert (now <= flipped * (1 + 1e-9)).all()
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(0, 10**6))
+def test_the_search_is_exact_on_small_graphs(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    size, k = int(rng.integers(2, 7)), int(rng.integers(1, 4))
+    cost = rng.random((size, k))
+    edges = [pair for pair in combinations(range(size), 2) if rng.random() < 0.6]
+    times = rng.integers(1, 3, size=len(edges)).tolist()
+    before: list[list[tuple[int, int]]] = [[] for _ in range(size)]
+    for (i, j), m in zip(edges, times, strict=True):
+        before[j].append((i, m))
+
+    def score(labels: Any) -> tuple[int, float]:
+        broken = sum(m for (i, j), m in zip(edges, times, strict=True) if labels[i] == labels[j])
+        return broken, sum(cost[i][label] for i, label in enumerate(labels))
+
+    best = min(map(score, product(range(k), repeat=size)))
+    found = tasks._search(cost.tolist(), before, (tasks.UNBOUNDED, np.inf))
+    assert found is not None
+    assert score(found)[0] == best[0]
+    assert score(found)[1] == pytest.approx(best[1])
+    unbroken = tasks._search(cost.tolist(), before, (0, np.inf))
+    assert (unbroken is not None) == (best[0] == 0)
+    assert tasks._search(cost.tolist(), before, (best[0], best[1] * (1 - 1e-9))) is None
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.integers(2, 5))
+def test_an_assignment_never_gets_worse(seed: int, k: int) -> None:
+    rng = np.random.default_rng(seed)
+    pairs = rng.integers(60, size=(70, 2))
+    links = tasks._CannotLinks(pairs, np.ones(60, dtype=int))
+    t = len(links.nodes)
+    assert np.unique(links.nodes).size == t
+    assert links.times.sum() == (pairs[:, 0] != pairs[:, 1]).sum()
+
+    def score(labels: Array, cost: Array) -> tuple[int, float]:
+        return links.broken(labels), float(cost[np.arange(t), labels].sum())
+
+    labels = links.start(rng.random((t, k)), seed)
+    for _ in range(4):
+        cost = rng.random((t, k))
+        before, labels = score(labels, cost), links.assign(cost, labels)
+        after = score(labels, cost)
+        assert after[0] <= before[0]
+        assert after[0] < before[0] or after[1] <= before[1] + 1e-9
+
+
+def test_more_iterations_are_no_worse_and_all_are_counted() -> None:
+    Z, pairs = planted(300, 4, 2, seed=2)
+    short, long = (constrained_kmeans(Z, 4, pairs, n_init=1, max_iter=i) for i in (1, 100))
+    assert short.n_iter == 1
+    assert 2 < long.n_iter < 100
+    assert long.inertia < short.inertia
+    check_result(short, Z, 4, pairs)
+
+
+def test_same_seed_same_answer_and_input_untouched() -> None:
+    Z, pairs = planted(200, 3, 8, seed=4)
+    kept = Z.copy()
+    Z.setflags(write=False)
+    one, two = (constrained_kmeans(Z, 3, pairs, n_init=3, seed=11) for _ in range(2))
+    assert_array_equal(one.labels, two.labels)
+    assert_array_equal(one.centers, two.centers)
+    assert (one.inertia, one.n_iter) == (two.inertia, two.n_iter)
+    assert_array_equal(Z, kept)
+
+
+def test_no_cluster_is_empty() -> None:
+    # Four positions, two of them shared by many rows: the nearest centers alone would leave clusters empty.
+    Z = np.repeat([[0.0], [0.0], [9.0], [9.0]], 5, axis=0)
+    result = constrained_kmeans(Z, 6, Pairs((), [(0, 5), (1, 6)], n=20))
+    assert_array_equal(np.unique(result.labels), np.arange(6))
+    assert result.feasible
+    assert result.inertia == 0
+
+
+def test_as_many_clusters_as_super_points() -> None:
+    Z = np.arange(6.0)[:, None]
+    for hints in (Pairs([(0, 5)], [(1, 2)], n=6), Chunklets([7, -1, -1, -1, -1, 7])):
+        result = constrained_kmeans(Z, 5, hints)
+        assert np.unique(result.labels).size == 5
+        assert result.inertia == pytest.approx(12.5)
+
+
+def test_float32_and_lists_are_taken() -> None:
+    Z, pairs = planted(60, 2, 1, seed=0)
+    Z = np.round(Z, 2).astype(np.float32)
+    one, two = constrained_kmeans(Z, 2, pairs), constrained_kmeans(Z.tolist(), 2, pairs)
+    assert_array_equal(one.labels, two.labels)
+
+
+# ------------------------------------------------------------------------------------------------------------- scores
+
+STRINGS = np.array(["ABABA", "ABABC", "CCDCC", "CCDCD", "ABCDA", "DDDDD"], dtype=object)
+
+
+def metric_of(kernel: Any) -> Metric:
+    return Metric(kernel, Report({"method": "given"}))
+
+
+def naive_accuracy(K: Array, triplets: Triplets, by: str, both: bool) -> float:
+    D = np.diag(K)[:, None] + np.diag(K)[None, :] - 2 * K
+    like = K if by == "kernel" else -D
+    met = 0
+    for i, j, k in triplets.triples:
+        met += bool(like[i, j] > like[i, k] and (not both or like[i, j] > like[j, k]))
+    return met / triplets.size
+
+
+@pytest.mark.parametrize("by", ["distance", "kernel"])
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize(
+    "metric",
+    [
+        pytest.param(None, id="embedding"),
+        pytest.param(RBF(0.3), id="kernel"),
+        pytest.param(Polynomial(3).normalized(), id="kernel of a kernel"),
+        pytest.param(metric_of(Polynomial(2)), id="metric"),
+    ],
+)
+def test_triplet_accuracy_is_what_a_loop_counts(metric: Any, by: Any, both: bool, monkeypatch: Any) -> None:
+    X, y = blobs(50, 3, m=3)
+    triplets = Triplets.from_labels(y, n_triplets=400, seed=0)
+    K = (metric.kernel if isinstance(metric, Metric) else metric or Linear())(X)
+    expected = naive_accuracy(K, triplets, by, both)
+    assert 0.1 < expected < 0.95
+    assert triplet_accuracy(metric, X, triplets, by=by, both=both) == expected
+    assert triplet_accuracy(metric, csr_array(X), triplets, by=by, both=both) == expected
+    monkeypatch.setattr(tasks, "blocks", lambda n, _: (slice(i, min(n, i + 7)) for i in range(0, n, 7)))
+    assert triplet_accuracy(metric, X, triplets, by=by, both=both) == expected
+
+
+def test_triplet_accuracy_by_kernel_and_by_distance_differ_with_the_diagonal() -> None:
+    X = np.array([[1.0], [1.2], [9.0]])  # row 2 is far away, yet its inner products are the largest
+    triplets = Triplets([(0, 1, 2)], n=3)
+    assert triplet_accuracy(None, X, triplets) == 1
+    assert triplet_accuracy(None, X, triplets, by="kernel") == 0
+
+
+def test_ties_do_not_meet_a_triplet() -> None:
+    triplets = Triplets([(0, 1, 2), (3, 4, 5)], n=6)
+    for by in ("distance", "kernel"):
+        assert triplet_accuracy(None, np.zeros((6, 2)), triplets, by=by) == 0
+        assert triplet_accuracy(0 * RBF(1.0), np.eye(6), triplets, by=by) == 0
+
+
+def test_triplets_over_strings_and_dask_rows() -> None:
+    import dask.array as da
+
+    triplets = Triplets([(0, 1, 2), (2, 3, 0), (0, 3, 1)], n=6)
+    assert triplet_accuracy(Spectrum(2), STRINGS.tolist(), triplets) == pytest.approx(2 / 3)
+    X, y = blobs(40, 2)
+    drawn = Triplets.from_labels(y, n_triplets=60)
+    lazy = da.from_array(X, chunks=(7, 2))
+    assert triplet_accuracy(RBF(1.0), lazy, drawn) == triplet_accuracy(RBF(1.0), X, drawn)
+
+
+def test_alignment_is_its_definition() -> None:
+    X, y = blobs(40, 3, m=6)
+    K = RBF(0.1)(X)
+    ideal = (y[:, None] == y[None, :]).astype(float)
+    expected = (K * ideal).sum() / (np.linalg.norm(K) * np.linalg.norm(ideal))
+    assert alignment(y, K=K) == pytest.approx(expected, rel=1e-12)
+    assert alignment(y, K=-K) == pytest.approx(-expected, rel=1e-12)
+    assert alignment(np.array(["a", "b", "c"])[y], K=K) == pytest.approx(expected, rel=1e-12)
+    assert alignment(Labels(y), K=1e200 * K) == pytest.approx(expected, rel=1e-12)
+    assert alignment(y, K=ideal) == pytest.approx(1, rel=1e-12)
+    # Proposition 1 of the paper: idealizing raises it
+    assert alignment(y, K=K + 0.5 * ideal) > expected + 0.01
+
+
+@pytest.mark.parametrize("m", [1, 3, 60], ids=["column", "few", "more features than rows"])
+@pytest.mark.parametrize("scale", [1.0, 1e-180, 1e180])
+def test_alignment_of_a_factor_is_that_of_its_gram_matrix(m: int, scale: float) -> None:
+    Z, y = blobs(40, 3, m=m)
+    assert alignment(y, Z=scale * Z) == pytest.approx(alignment(y, K=Z @ Z.T), rel=1e-12)
+
+
+def test_alignment_of_one_hot_labels_is_perfect() -> None:
+    y = np.array([0, 0, 1, 2, 2, 2])
+    assert alignment(y, Z=np.eye(3)[y]) == pytest.approx(1, rel=1e-12)
+    assert alignment(y, Z=np.ones((6, 1))) == pytest.approx(np.sqrt(4 + 1 + 9) / 6, rel=1e-12)
+
+
+def auc_by_scikit_learn(D: Array, y: Array) -> Array:
+    n = len(y)
+    others = [np.flatnonzero(np.arange(n) != q) for q in range(n)]
+    return np.array([roc_auc_score(y[o] == y[q], -D[q, o]) for q, o in enumerate(others)])
+
+
+@pytest.mark.parametrize("whole", [False, True], ids=["real", "whole numbers with many ties"])
+@pytest.mark.parametrize("kernel", [None, RBF(0.2)], ids=["embedding", "kernel"])
+def test_retrieval_auc_is_that_of_scikit_learn(whole: bool, kernel: Any, monkeypatch: Any) -> None:
+    X, y = blobs(60, 3, m=3)
+    X = np.round(X) if whole else X
+    D = cdist(X, X, "sqeuclidean")
+    expected = auc_by_scikit_learn(D, y)
+    if whole:
+        assert np.unique(D).size < 100  # of 1770: rounding must not order them
+    for metric in (kernel, None if kernel is None else metric_of(kernel)):
+        result = retrieval_auc(metric, X, y)
+        assert_allclose(result.per_query, expected, atol=1e-12)
+        assert result.auc == pytest.approx(expected.mean(), rel=1e-12)
+        assert_array_equal(result.queries, np.arange(60))
+        assert not len(result.left_out)
+    monkeypatch.setattr(tasks, "blocks", lambda n, _: (slice(i, min(n, i + 7)) for i in range(0, n, 7)))
+    assert_allclose(retrieval_auc(kernel, X, y).per_query, expected, atol=1e-12)
+
+
+def test_rounding_does_not_order_equal_distances() -> None:
+    # Standardised 0/1 rows: few distinct distances, none of them a whole number.
+    rng = np.random.default_rng(0)
+    bits = (rng.random((80, 6)) < 0.5).astype(float)
+    y = (bits.sum(axis=1) + rng.integers(2, size=80) > 3).astype(int)
+    X = (bits - bits.mean(axis=0)) / 0.3
+    assert_allclose(retrieval_auc(None, X, y).per_query, auc_by_scikit_learn(cdist(bits, bits), y), atol=1e-12)
+
+
+def test_queries_without_a_score_are_left_out_and_counted() -> None:
+    X = np.array([[0.0], [1.0], [2.0], [3.0], [50.0]])
+    y = np.array(["a", "a", "b", "b", "alone"])
+    result = retrieval_auc(None, X, y)
+    assert_array_equal(result.queries, [0, 1, 2, 3])
+    assert_array_equal(result.left_out, [4])
+    assert_allclose(result.per_query, [1, 5 / 6, 5 / 6, 1])
+    some = retrieval_auc(None, X, y, queries=[4, 3, 1])
+    assert_array_equal(some.queries, [3, 1])
+    assert_array_equal(some.left_out, [4])
+    assert some.auc == pytest.approx(11 / 12)
+
+
+def test_duplicates_of_the_query_count_and_the_query_does_not() -> None:
+    result = retrieval_auc(None, np.zeros((4, 1)), [0, 0, 1, 1])
+    assert_allclose(result.per_query, 0.5)
+    assert retrieval_auc(None, [[0.0], [0.0], [1.0]], [0, 0, 1]).auc == 1
+
+
+def test_retrieval_of_strings() -> None:
+    y = [0, 0, 1, 1, 0, 1]
+    kernel = Spectrum(2).normalized()
+    D = np.round(2 - 2 * kernel(STRINGS), 12)
+    assert_allclose(retrieval_auc(kernel, STRINGS.tolist(), y).per_query, auc_by_scikit_learn(D, np.array(y)))
+
+
+@given(st.lists(st.integers(0, 4), min_size=2, max_size=40))
+def test_one_cluster_rand_is_the_rand_index_of_one_cluster(y: list[int]) -> None:
+    assert one_cluster_rand(y) == pytest.approx(rand_score(y, np.zeros(len(y))), abs=1e-12)
+
+
+def test_scores_make_nothing_quadratic() -> None:
+    n = 20_000  # n × n would be 3.2 GB
+    Z, y = blobs(n, 3, m=5)
+    pairs = Pairs.from_labels(y, components=0.9, closure=False)
+    triplets = Triplets.from_labels(y, n_triplets=2000)
+    calls = {
+        "alignment": lambda: alignment(y, Z=Z),
+        "triplet_accuracy": lambda: triplet_accuracy(RBF(1.0), Z, triplets, both=True),
+        "retrieval_auc": lambda: retrieval_auc(None, Z, y, queries=np.arange(40)),
+        "constrained_kmeans": lambda: constrained_kmeans(Z, 3, pairs, n_init=1, max_iter=3),
+    }
+    for call in calls.values():
+        call()  # imports are not counted
+    for name, call in calls.items():
+        tracemalloc.start()
+        call()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 100e6, name
+
+
+# ---------------------------------------------------------------------------------------------------------- bad input
+
+Z8 = np.random.default_rng(0).normal(size=(8, 2))
+NAN = np.where(np.arange(16).reshape(8, 2) == 6, np.nan, Z8)
+Y8 = [0, 0, 0, 0, 1, 1, 1, 1]
+T8 = Triplets([(0, 1, 4)], n=8)
+
+
+def dask_of(Z: Array) -> Any:
+    import dask.array as da
+
+    return da.from_array(Z)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: constrained_kmeans(Z8[:, 0], 2), "Z must be 2-d"),
+        (lambda: constrained_kmeans(NAN, 2), r"Z contains NaN .* row 3"),
+        (lambda: constrained_kmeans(csr_array(Z8), 2), r"Z is sparse; give Z\.toarray"),
+        (lambda: constrained_kmeans(dask_of(Z8), 2), r"Z is a dask array.*Z\.compute"),
+        (lambda: constrained_kmeans(Z8, 0), "n_clusters must be a whole number of at least 1, got 0"),
+        (lambda: constrained_kmeans(Z8, 2.0), "n_clusters must be a whole number"),  # type: ignore[arg-type]
+        (lambda: constrained_kmeans(Z8, True), "n_clusters must be a whole number"),
+        (lambda: constrained_kmeans(Z8, 9), "n_clusters is 9, but the 8 rows of Z make 8 super-point"),
+        (lambda: constrained_kmeans(Z8, 8, Pairs([(0, 1)], n=8)), "make 7 super-point.*at most 7"),
+        (lambda: constrained_kmeans(Z8, 2, n_init=0), "n_init must be a whole number of at least 1"),
+        (lambda: constrained_kmeans(Z8, 2, max_iter=0), "max_iter must be a whole number of at least 1"),
+        (lambda: constrained_kmeans(Z8, 2, seed=-1), "seed must be a whole number of at least 0"),
+        (lambda: constrained_kmeans(Z8, 2, Pairs([(0, 1)], n=9)), "constraint is about 9 rows, but X has 8"),
+        (lambda: constrained_kmeans(Z8, 2, Chunklets([1, 1])), "constraint is about 2 rows"),
+        (lambda: triplet_accuracy(None, Z8, Triplets([(0, 1, 2)], n=5)), "triplets is about 5 rows"),
+        (lambda: triplet_accuracy(None, Z8, Triplets([], n=8)), "triplets holds no triplet"),
+        (lambda: triplet_accuracy(None, NAN, T8), "X contains NaN"),
+        (lambda: triplet_accuracy(None, Z8, T8, by="norm"), 'by must be "distance" or "kernel"'),  # type: ignore[arg-type]
+        (lambda: triplet_accuracy("rbf", Z8, T8), "metric must be a Metric, a Kernel, or None"),  # type: ignore[arg-type]
+        (lambda: triplet_accuracy(RBF(), Z8, T8), r"kernel\.resolve\(X\)"),
+        (lambda: alignment(Y8), "give either the Gram matrix K or an embedding Z"),
+        (lambda: alignment(Y8, K=np.eye(8), Z=Z8), "give either the Gram matrix K or an embedding Z"),
+        (lambda: alignment(Y8, K=Z8), r"K must be a square Gram matrix, got shape \(8, 2\)"),
+        (lambda: alignment(Y8, K=np.zeros((8, 8))), "K is zero everywhere"),
+        (lambda: alignment(Y8, Z=np.zeros((8, 2))), "Z is zero everywhere"),
+        (lambda: alignment(Y8, Z=NAN), r"Z contains NaN .* row 3"),
+        (lambda: alignment(Y8[:5], Z=Z8), "y is about 5 rows, but X has 8"),
+        (lambda: alignment([*Y8[:6], None, None], Z=Z8), r"y: 2 row\(s\) have no label, first rows 6, 7"),
+        (lambda: retrieval_auc(None, Z8, [0] * 8), "no query has both"),
+        (lambda: retrieval_auc(None, Z8, np.arange(8)), "no query has both"),
+        (lambda: retrieval_auc(None, Z8, Y8, queries=[3, 8]), r"queries names row 8, outside 0 \.\. 7"),
+        (lambda: retrieval_auc(None, Z8, Y8, queries=[0.5]), "queries must be a list of row numbers"),
+        (lambda: retrieval_auc(None, Z8, Y8, queries=[]), "queries must be a list of row numbers"),
+        (lambda: retrieval_auc(None, dask_of(Z8), Y8), r"X is a dask array.*X\.compute"),
+        (lambda: retrieval_auc(None, Z8, [0.0, np.nan, *Y8[2:]]), r"y: 1 row\(s\) have no label, first row 1"),
+        (lambda: one_cluster_rand([3]), "y has one row"),
+        (lambda: one_cluster_rand([]), "y must be 1-d"),
+    ],
+)
+def test_bad_input_is_named_with_its_repair(call: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        call()
+
+
+def test_other_kinds_of_hints_are_refused_with_the_conversion() -> None:
+    for other in (T8, Labels(Y8), [(0, 1)]):
+        with pytest.raises(NotAcceptedError, match=r"Pairs or Chunklets, got .*constraint\.to"):
+            constrained_kmeans(Z8, 2, other)  # type: ignore[arg-type]
+    with pytest.raises(NotAcceptedError, match="triplets must be Triplets, got Pairs"):
+        triplet_accuracy(None, Z8, Pairs([(0, 1)], n=8))  # type: ignore[arg-type]
+
+
+def test_a_kernel_that_gives_nan_is_named() -> None:
+    class Broken(Linear):
+        def squared_distance(self, X: Any, Y: Any) -> Array:
+            return np.full((len(X), len(Y)), np.nan)
+
+    with pytest.raises(InputError, match=r"distances from rows 0, 1, 2, 3, 4, \.\.\. of X are not finite"):
+        retrieval_auc(Broken(), Z8, Y8)
