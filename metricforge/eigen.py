@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
     from scipy.sparse.linalg import LinearOperator
 
-__all__ = ["Eigensolver", "Eigenpairs", "Stop", "top"]
+__all__ = ["Eigenpairs", "Eigensolver", "Stop", "top"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Status: TypeAlias = Literal["converged", "iteration_limit", "time_limit"]
@@ -90,7 +90,9 @@ class Eigensolver(Protocol):
 
     def __call__(
         self, A: LinearOperator, k: int, *, tol: float, v0: Floats, stop: Callable[[], bool]
-    ) -> tuple[Floats, Floats]: ...
+    ) -> tuple[Floats, Floats]:
+        """Return eigenvalues and eigenvectors."""
+        ...
 
 
 class Eigenpairs(tuple[Floats, Floats]):
@@ -113,6 +115,7 @@ class Eigenpairs(tuple[Floats, Floats]):
     n_products: int
 
     def __new__(cls, pair: Iterable[Floats], **how: Any) -> Eigenpairs:
+        """Take the pair as one argument, as pickling and copying a tuple need it."""
         self = super().__new__(cls, tuple(pair))
         self.__dict__.update(how)
         return self
@@ -509,7 +512,7 @@ def _arpack(A: LinearOperator, k: int, *, tol: float, v0: Floats, stop: Callable
     noise = np.random.default_rng(0).standard_normal(n)
     guess = v0.sum(axis=1) + 0.1 * noise / np.linalg.norm(noise)
     # Vectors drawn at a breakdown follow a seed of their own from SciPy 1.17 on.
-    seeded = {"rng": np.random.default_rng(0)} if "rng" in inspect.signature(eigsh).parameters else {}
+    seeded: dict[str, Any] = {"rng": np.random.default_rng(0)} if "rng" in inspect.signature(eigsh).parameters else {}
     try:
         w, V = eigsh(
             LinearOperator((n, n), matvec=product, dtype=np.float64),
@@ -555,7 +558,7 @@ class _FirstVectors:
         j = len(self._diagonal)
         if j == 0:
             return np.empty(0), np.empty((self._Q.shape[0], 0))
-        w, S = eigh_tridiagonal(self._diagonal, self._beside)
+        w, S = eigh_tridiagonal(np.array(self._diagonal), np.array(self._beside))
         return w[::-1][:k], self._Q[:, :j].astype(np.float64) @ S[:, ::-1][:, :k]
 
 
@@ -731,13 +734,13 @@ def _checked_matrix(A: Any) -> Any:
     # Asymmetry up to the square root of the rounding unit is taken for rounding.
     slack = float(np.sqrt(np.finfo(dtype if dtype.kind == "f" else np.float64).eps))
     if sparse:
-        matrix = csr_array(A, dtype=np.float64)
-        _check_sparse(matrix, slack)
-        return matrix
-    matrix = np.asarray(A, dtype=np.float64)
-    _check_finite_rows(matrix)
-    _check_symmetric(matrix, slack)
-    return matrix
+        rows = csr_array(A, dtype=np.float64)
+        _check_sparse(rows, slack)
+        return rows
+    dense = np.asarray(A, dtype=np.float64)
+    _check_finite_rows(dense)
+    _check_symmetric(dense, slack)
+    return dense
 
 
 def _check_finite_rows(A: Floats) -> None:

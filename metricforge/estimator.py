@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
 
 from . import rows as _rows
 from .constraints import Constraint, Labels
-from .errors import InputError, UnknownNameError, nearest
+from .errors import InputError, NotUpdatableError, UnknownNameError, nearest
 from .kernels import Kernel
 from .learning import as_constraint, find_kernel, find_method, learn
 from .problem import Solver
 
 COMPONENTS = ("kernel", "solver")
+
+
+def _updates(learner: MetricLearner) -> bool:
+    """Tell whether partial_fit is there, as far as that is known before the data; scikit-learn shows the reason."""
+    solver = learner.metric_.solver if hasattr(learner, "metric_") else learner._component("solver")
+    if solver is None:
+        raise NotUpdatableError('method="auto" is open until a fit; name one that can be updated, as method="krca"')
+    if not solver.can_update:
+        raise NotUpdatableError(f"a metric learned by {type(solver).__name__} cannot be updated; fit on all rows again")
+    return True
 
 
 class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -49,6 +61,7 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     """
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"constraints": True}
+    __metadata_request__partial_fit: ClassVar[dict[str, bool]] = {"constraints": True}
 
     def __init__(
         self,
@@ -72,8 +85,7 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
         A fit that fails or is interrupted leaves the previous one as it was.
         """
-        before = dict(self.__dict__)
-        try:
+        with self._kept_on_failure():
             kernel = self._component("kernel")
             X = self._rows(X, kernel, reset=True)
             relations = self._relations(X, y, constraints)
@@ -86,17 +98,41 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 rank=self.rank,
                 seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
             )
-            self._n_features_out = self.metric_.embedding.columns
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
+        return self
+
+    @available_if(_updates)  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: Any, y: Any = None, *, constraints: Any = None) -> Self:
+        """Learn from further rows and their own hints; the first call is a fit.
+
+        Only there for methods whose metrics can be updated (krca).  As with `Metric.update`, hints are about the rows
+        of this call, and parameters set since the fit do not count.  A call that fails leaves what was learned before
+        as it was.
+        """
+        if not hasattr(self, "metric_"):
+            return self.fit(X, y, constraints=constraints)
+        with self._kept_on_failure():
+            X = self._rows(X, self.metric_.kernel, reset=False)
+            self.metric_ = self.metric_.update(X, self._relations(X, y, constraints))
         return self
 
     def transform(self, X: Any) -> Any:
         """Return the (n, m) embedding of X, whose Euclidean distances are the metric's."""
         check_is_fitted(self)
         return self.metric_.transform(self._rows(X, self.metric_.kernel, reset=False))
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.metric_.embedding.columns
+
+    @contextmanager
+    def _kept_on_failure(self) -> Iterator[None]:
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
 
     def _rows(self, X: Any, kernel: Kernel | None, *, reset: bool) -> Any:
         takes = "vectors" if kernel is None else kernel.takes

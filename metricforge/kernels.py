@@ -755,7 +755,7 @@ def _resolve_gamma(gamma: float | str, base: Kernel, X: Any, seed: int) -> float
 def _inverse_median(D: Array, name: str) -> float:
     distances = D[np.triu_indices(len(D), k=1)].astype(np.float64)
     if len(distances) == 0:
-        raise InputError(f'{name}="median" needs at least two rows in X; give {name} a number')
+        raise InputError(f'{name}="median" needs at least two rows, and X has 1 sample; give {name} a number')
     median = float(np.median(distances))
     if median <= 0:
         median = float(np.median(distances[distances > 0])) if (distances > 0).any() else 0.0

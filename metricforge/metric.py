@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,9 +14,10 @@ from numpy.typing import NDArray
 
 from . import modelfile, neighbors
 from . import rows as _rows
+from .constraints import Constraint, Labels
 from .errors import InputError
 from .kernels import Kernel, is_number
-from .problem import Solver
+from .problem import Solution, Solver
 from .space import FeatureMap, Stacked, check_memory, embedding, embeds
 
 Array = NDArray[Any]
@@ -148,20 +150,54 @@ class Metric:
         return self._reorder(A, candidates, k)
 
     def update(self, X: Any, constraints: Any, **options: Any) -> Metric:
-        """Return a new Metric that has also seen these rows; this one stays valid.  Only some methods can."""
+        """Return a new Metric that has also seen these rows; this one stays valid.  Only some methods can.
+
+        Parameters
+        ----------
+        X : rows
+            Further rows.
+        constraints : Constraint, or a 1-d array of labels
+            Over these rows only.  Kinds that the method cannot use are converted as in `learn`.
+        **options
+            Of the method's update, for instance ``hold="epsilon"`` of krca.
+        """
         if self.solver is None:
             raise InputError("a sum of metrics cannot be updated; update its parts and add them again")
         rows = self._check(X, "X")
-        constraints.check(_rows.count(rows))
-        solution = self.solver.update(self, rows, constraints, **options)
-        told = {**self.report, "status": str(solution.status), "objective": solution.objective, "gap": solution.gap}
+        relations = constraints if isinstance(constraints, Constraint) else Labels(constraints)
+        relations.check(_rows.count(rows))
+        if not self.solver.can_update or isinstance(relations, self.solver.accepts):
+            usable = relations
+        else:
+            usable = relations.to(self.solver.accepts[0], seed=self.seed)
+        started = time.perf_counter()
+        solution = self.solver.update(self, rows, usable, **options)
         return replace(
             self,
             kernel=solution.kernel,
-            rows=_rows.stack(self.rows, rows),
-            report=Report({**told, "n": _rows.count(self.rows) + _rows.count(rows), **solution.report}),
+            rows=None if self.rows is None else _rows.stack(self.rows, rows),
+            report=self._report_after(solution, usable, time.perf_counter() - started),
             stored_map=None,
         )
+
+    def _report_after(self, solution: Solution, usable: Constraint, seconds: float) -> Report:
+        """Return the report of an update: what is counted adds up, the rest is about the update."""
+        before = self.report
+        told = {
+            "status": str(solution.status),
+            "objective": solution.objective,
+            "gap": solution.gap,
+            "certificate": solution.certificate,
+            "n_iter": solution.n_iter,
+            "trace": solution.trace,
+            "n": before["n"] + usable.n,
+            "seconds": seconds,
+            "relations": before["relations"] + usable.size,
+            "dropped": before["dropped"] + usable.dropped,
+            "notes": tuple(dict.fromkeys((*before["notes"], *solution.notes))),
+            "updates": before.get("updates", 0) + 1,
+        }
+        return Report({**before, **told, **solution.report})
 
     @cached_property
     def embedding(self) -> FeatureMap | Stacked:

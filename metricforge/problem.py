@@ -130,8 +130,17 @@ class Solver(ABC):
             raise SolverError(f"{type(self).__name__} returned a solution that is not finite: {bad}")
         return solution
 
+    @property
+    def can_update(self) -> bool:
+        """Whether a metric learned by this solver can take new rows."""
+        return type(self).update is not Solver.update
+
     def update(self, metric: Any, X: Any, constraint: Constraint, **options: Any) -> Solution:
-        """Return the solution after new rows and relations; only solvers that can do so define it."""
+        """Return the solution after new rows and relations; only solvers that can do so define it.
+
+        ``metric.kernel`` is what this solver returned; all it needs of the earlier rows must be in there.  ``metric``
+        must stay as it is, and the new solution must be finite.
+        """
         raise NotUpdatableError(
             f"a metric learned by {type(self).__name__} cannot be updated; learn again on all rows with mf.learn"
         )

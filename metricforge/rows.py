@@ -22,6 +22,8 @@ Array = NDArray[Any]
 
 BLOCK_BYTES = 64 * 2**20
 """What one block of a blocked loop may allocate; large enough for GEMM to run at full speed."""
+FAN_IN = 8
+"""How many partial results one dask task joins."""
 
 
 # ---------------------------------------------------------------------------------------------- recognising rows
@@ -79,7 +81,7 @@ def as_vectors(X: Any, name: str = "X") -> Any:
     if A.dtype.kind == "c":
         raise InputError(f"Complex data not supported: {name} has dtype {A.dtype}; give real numbers")
     if A.ndim == 0:
-        raise InputError(f"{name} must be a 2-d array with one row per item, got the scalar {A!r}")
+        raise InputError(f"{name} must be a 2-d array with one row per item, got the scalar {A.item()!r}")
     if A.ndim == 1:
         if A.dtype.kind in "US" or (A.dtype == object and len(A) and isinstance(A[0], str)):
             raise InputError(f"{name} holds text; use a kernel on strings, for instance kernel=mf.kernels.Spectrum(3)")
@@ -271,13 +273,15 @@ def stack(X: Any, Y: Any) -> Any:
     return np.concatenate([X, Y], axis=0)
 
 
-def as_dask(X: Any) -> Any:
-    """Return X as a one-chunk dask array whose data is a single graph node."""
+def as_dask(X: Any, chunks: Any = None) -> Any:
+    """Return X as a dask array with the given chunks; by default one chunk, whose data is a single graph node."""
     if is_dask(X):
         return X
     import dask
     import dask.array as da
 
+    if chunks is not None:
+        return da.from_array(X, chunks=chunks)
     meta = X[:0]
     return da.from_delayed(dask.delayed(X, pure=True, traverse=False), shape=X.shape, dtype=X.dtype, meta=meta)
 
@@ -373,6 +377,27 @@ def map_paired(function: Callable[[Any, Any], Array], X: Any, Y: Any, dtype: Any
     for part in blocks(n, 64 * (width(X) or 1)):
         result[part] = function(X[part], Y[part])
     return result
+
+
+def fold(function: Callable[..., Any], join: Callable[[list[Any]], Any], X: Any, *along: Array) -> Any:
+    """Apply ``function(block, *parts)`` to every chunk of X and ``join`` the results to one, pairwise over a tree.
+
+    ``along`` are arrays with one entry a row of X; each call gets the part that belongs to its block.  In memory X is
+    one block (``function`` splits it as it likes).  What moves between workers are results, never rows.
+    """
+    if not is_dask(X):
+        return join([function(X, *along)])
+    import dask
+
+    call, add = dask.delayed(function, pure=True), dask.delayed(join, pure=True)
+    ends = np.cumsum(X.chunks[0])
+    parts = [slice(int(end - size), int(end)) for end, size in zip(ends, X.chunks[0], strict=True)]
+    results = [
+        call(block, *(a[part] for a in along)) for block, part in zip(X.to_delayed().ravel(), parts, strict=True)
+    ]
+    while len(results) > 1:
+        results = [add(results[i : i + FAN_IN]) for i in range(0, len(results), FAN_IN)]
+    return add(results).compute() if len(parts) == 1 else results[0].compute()
 
 
 def _call(block: Any, function: Callable[[Any], Array]) -> Array:

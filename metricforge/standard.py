@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .hookspecs import hookimpl
-from .registry import Registrar
+
+if TYPE_CHECKING:
+    from .registry import Registrar
 
 
 @hookimpl

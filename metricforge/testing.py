@@ -90,12 +90,10 @@ def check_kernel(kernel: Kernel, X: Any = None) -> None:
 def _check_on_dask(kernel: Kernel, X: Any, K: Any, scale: float) -> None:
     if kernel.takes == "gram":
         return
-    import dask.array as da
-
     n = _rows.count(X)
     shape = ((n // 3 + 1, -1), (n // 2, 2)) if _rows.width(X) else ((n // 3 + 1,), (n // 2,))
     for chunks in shape:
-        lazy = da.from_array(X if not _rows.is_sparse(X) else X.toarray(), chunks=chunks)
+        lazy = _rows.as_dask(X if not _rows.is_sparse(X) else X.toarray(), chunks)
         _close(kernel(lazy).compute(), K, scale, f"the Gram matrix on dask with chunks {chunks} differs")
 
 
@@ -192,12 +190,10 @@ def check_method(name: str, X: Any = None, y: Any = None) -> None:
 
 
 def _check_method_on_dask(name: str, metric: Metric, X: Any, y: Any, new: Any) -> None:
-    import dask.array as da
-
     if _rows.is_sparse(X):
         return
     chunks = (len(X) // 2, -1) if _rows.width(X) else (len(X) // 2,)
-    remote = learn(da.from_array(X, chunks=chunks), Labels(y), method=name, seed=0)
+    remote = learn(_rows.as_dask(X, chunks), Labels(y), method=name, seed=0)
     D = metric.distance(new)
     _close(remote.distance(new), D, float(D.max()), "the metric learned on a dask array differs", 1e-8)
 
@@ -221,8 +217,8 @@ def check_plugin(name: str) -> None:
 
 def _check_component(component: Any) -> None:
     assert is_dataclass(component), f"{type(component).__name__} is not a dataclass"
-    frozen = type(component).__dataclass_params__.frozen  # type: ignore[attr-defined]
-    assert frozen, f"{type(component).__name__} is not frozen: write @dataclass(frozen=True)"
+    params: Any = vars(type(component))["__dataclass_params__"]
+    assert params.frozen, f"{type(component).__name__} is not frozen: write @dataclass(frozen=True)"
     copy = pickle.loads(pickle.dumps(component))
     assert copy == component, f"{component!r} is not equal to its pickled copy"
     assert hash(copy) == hash(component), f"{component!r} and its pickled copy have different hashes"

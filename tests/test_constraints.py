@@ -153,9 +153,7 @@ def test_unlabelled_rows_are_in_no_relation():
 
 def test_random_pairs_are_uniform():
     y = np.array([0] * 10 + [1] * 40)  # 45 and 780 same-class pairs: pairs are uniform, rows and classes are not
-    share = [
-        np.mean(y[mf.Pairs.from_labels(y, n_pairs=100, seed=s).similar[:, 0]] == 0) for s in range(60)
-    ]
+    share = [np.mean(y[mf.Pairs.from_labels(y, n_pairs=100, seed=s).similar[:, 0]] == 0) for s in range(60)]
     assert abs(np.mean(share) - 45 / 825) < 0.01
 
 

@@ -163,6 +163,8 @@ def test_worker_processes_give_the_same_answer(cluster):
     lazy = da.from_array(X, chunks=(13, 2))
     there = mf.learn(lazy, y, method="euclidean", kernel=RBF("median"), rank=12, seed=1)
     np.testing.assert_allclose(there.transform(lazy).compute(), here.transform(X), atol=1e-9)
-    loaded = cluster.submit(lambda: sorted(m for m in __import__("sys").modules if m.startswith("metricforge"))).result()
+    loaded = cluster.submit(
+        lambda: sorted(m for m in __import__("sys").modules if m.startswith("metricforge"))
+    ).result()
     assert "metricforge.registry" not in loaded  # nothing that runs in a task touches the registry
     assert "metricforge.space" in loaded

@@ -184,7 +184,7 @@ class OnlyBlock(mf.Kernel):
     power: float = 1.0
 
     def block(self, X, Y):
-        return np.exp(-np.abs(np.asarray(X)[:, None] - np.asarray(Y)[None]).sum(-1) ** self.power)
+        return np.exp(-(np.abs(np.asarray(X)[:, None] - np.asarray(Y)[None]).sum(-1) ** self.power))
 
 
 def test_a_kernel_with_only_block_has_everything(rng):

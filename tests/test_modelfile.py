@@ -203,7 +203,7 @@ def test_a_field_the_class_does_not_have(saved):
 
 def test_a_value_the_class_refuses(saved):
     rewrite(saved, lambda head: kernel_of(head)["fields"].update(gamma=-1.0))
-    with pytest.raises(ModelFileError, match="cannot rebuild.*gamma"):
+    with pytest.raises(ModelFileError, match=r"cannot rebuild.*gamma"):
         mf.load(saved)
 
 
@@ -240,7 +240,9 @@ def test_nothing_in_a_file_is_executed(saved, tmp_path, monkeypatch):
     # an object array inside an otherwise well-formed file would be a pickle
     with saved.open("w+b") as file, zipfile.ZipFile(file, "w") as archive:
         archive.comment = bytes(modelfile.DIGEST)
-        archive.writestr("metric.json", json.dumps({"format": 1, "metricforge": "0", "plugins": {}, "content": {"array": 0}}))
+        archive.writestr(
+            "metric.json", json.dumps({"format": 1, "metricforge": "0", "plugins": {}, "content": {"array": 0}})
+        )
         with archive.open("0.npy", "w") as member:
             np.lib.format.write_array(member, np.array([Bomb()], dtype=object), allow_pickle=True)
     with saved.open("r+b") as file:

@@ -105,7 +105,9 @@ def adding(*calls):
 def test_registering_by_hand_raises_and_can_be_repaired():
     registry = Registry()
     registry.plugins()
-    with pytest.raises(PluginError, match="'mine' was refused.*'linear' of plugin 'mine' is taken by plugin 'standard'"):
+    with pytest.raises(
+        PluginError, match=r"'mine' was refused.*'linear' of plugin 'mine' is taken by plugin 'standard'"
+    ):
         registry.register(adding(("kernel", "new", "m:C"), ("kernel", "linear", "m:C")), name="mine")
     with pytest.raises(UnknownNameError):
         registry.entry("kernel", "new")
@@ -188,7 +190,7 @@ def test_a_foreign_conversion_is_an_edge_like_any_other():
     made, said = registry.convert(pairs, (mf.Triplets,), seed=0)
     assert made.triples.tolist() == [[0, 1, 2]]
     assert said == ("Pairs (2) → Triplets (1), 1 dropped",)
-    chain, said = registry.convert(mf.Chunklets([0, 0, 1]), (mf.Triplets,), seed=0)
+    _, said = registry.convert(mf.Chunklets([0, 0, 1]), (mf.Triplets,), seed=0)
     assert len(said) == 2
 
 

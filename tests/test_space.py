@@ -224,7 +224,7 @@ def test_learned_distance_keeps_what_landmarks_leave_out(a):
         assert (inside <= kernel.distance(X, new) ** 2 + 1e-8).all()
 
 
-def test_a_negative_W_is_a_kernel_beside_the_base():
+def test_a_negative_part_is_a_kernel_beside_the_base():
     X = points(40)
     made = represent(RBF(0.4), X, "exact")
     kernel = LearnedKernel(made.map, -0.9 * np.eye(made.map.columns), a=1.0)

@@ -1,0 +1,9 @@
+"""``python -m metricforge`` is the command ``metricforge``."""
+
+from __future__ import annotations
+
+import sys
+
+from .cli import main
+
+sys.exit(main())

@@ -1,0 +1,149 @@
+"""The fused loops over pairs, compiled; the only file that imports numba.
+
+Each loop runs over a range of rows i and adds up, for x_ij = 1 + τ_ij (‖y_i − y_j‖² − h), the smoothed objective, its
+derivative by h, and its gradient by Y.  They release the GIL, so ranges run in threads; every range writes to arrays of
+its own, which the caller adds in order, so the answer does not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+# Sums may be reordered, which vectorises them; NaN and infinity keep their meaning.
+_FAST = {"reassoc", "contract", "arcp", "nsz"}
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _outer(x: float, width: float) -> tuple[float, float]:  # pragma: no cover
+    """Return Ψ(x) and Ψ'(x): the hinge smoothed over ``width``, or the logistic bound where width is 0."""
+    if width > 0.0:
+        a = min(1.0, max(0.0, 0.5 + x / width))
+        return a * x + 0.5 * width * a * (1.0 - a), a
+    if x > 0.0:
+        e = np.exp(-x)
+        return x + np.log1p(e), 1.0 / (1.0 + e)
+    e = np.exp(x)
+    return np.log1p(e), e / (1.0 + e)
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)  # type: ignore[untyped-decorator]
+def _span(d: Array, c: Array, j0: int, j1: int, tau: float, h: float, mu: float) -> float:  # pragma: no cover
+    """Return Σ_j φ(x_j) over rows j0:j1, which all have the same τ, and write τ φ'(x_j) into ``c``."""
+    total = 0.0
+    inverse = 1.0 / mu
+    for j in range(j0, j1):
+        x = 1.0 + tau * (d[j] - h)
+        g = min(1.0, max(0.0, 0.5 + x * inverse))
+        c[j] = tau * g
+        total += g * x + 0.5 * mu * g * (1.0 - g)
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)  # type: ignore[untyped-decorator]
+def all_pairs(
+    Yt: Array,
+    starts: Array,
+    codes: Array,
+    offset: Array,
+    h: float,
+    mu: float,
+    width: float,
+    i0: int,
+    i1: int,
+    Gt: Array,
+) -> tuple[float, float]:  # pragma: no cover
+    """Add rows i0:i1 against every row; rows are in order of class, which begin at ``starts``.
+
+    ``Yt`` and the gradient ``Gt`` are (r, n): the loops over j then read and write neighbouring numbers.
+    """
+    r, n = Yt.shape
+    d = np.empty(n)
+    c = np.empty(n)
+    value = 0.0
+    slope = 0.0
+    for i in range(i0, i1):
+        d[:] = 0.0
+        for k in range(r):
+            yk = Yt[k, i]
+            for j in range(n):
+                t = Yt[k, j] - yk
+                d[j] += t * t
+        first, last = starts[codes[i]], starts[codes[i] + 1]
+        total = _span(d, c, 0, first, -1.0, h, mu)
+        total += _span(d, c, first, last, 1.0, h, mu)
+        total += _span(d, c, last, n, -1.0, h, mu)
+        psi, a = _outer(offset[i] + total, width)
+        value += psi
+        if a == 0.0:
+            continue
+        pull = 0.0
+        for j in range(n):
+            c[j] *= a
+            pull += c[j]
+        slope -= pull
+        for k in range(r):
+            yk = Yt[k, i]
+            own = 0.0
+            for j in range(n):
+                t = 2.0 * c[j] * (Yt[k, j] - yk)
+                Gt[k, j] += t
+                own += t
+            Gt[k, i] -= own
+    return value, slope
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def listed_pairs(
+    Y: Array,
+    begin: Array,
+    split: Array,
+    partner: Array,
+    offset: Array,
+    h: float,
+    mu: float,
+    width: float,
+    i0: int,
+    i1: int,
+    G: Array,
+) -> tuple[float, float]:  # pragma: no cover
+    """Add rows i0:i1 against their partners: of the same class up to ``split[i]``, of others from there on."""
+    r = Y.shape[1]
+    longest = 1
+    for i in range(i0, i1):
+        longest = max(longest, begin[i + 1] - begin[i])
+    c = np.empty(longest)
+    value = 0.0
+    slope = 0.0
+    for i in range(i0, i1):
+        total = 0.0
+        for p in range(begin[i], begin[i + 1]):
+            j = partner[p]
+            d = 0.0
+            for k in range(r):
+                t = Y[i, k] - Y[j, k]
+                d += t * t
+            tau = 1.0 if p < split[i] else -1.0
+            x = 1.0 + tau * (d - h)
+            g = min(1.0, max(0.0, 0.5 + x / mu))
+            c[p - begin[i]] = tau * g
+            total += g * x + 0.5 * mu * g * (1.0 - g)
+        psi, a = _outer(offset[i] + total, width)
+        value += psi
+        if a == 0.0:
+            continue
+        for p in range(begin[i], begin[i + 1]):
+            w = a * c[p - begin[i]]
+            if w != 0.0:
+                j = partner[p]
+                slope -= w
+                for k in range(r):
+                    t = 2.0 * w * (Y[i, k] - Y[j, k])
+                    G[i, k] += t
+                    G[j, k] -= t
+    return value, slope

@@ -1,0 +1,134 @@
+"""The Cholesky factor of a matrix that grows: packed by columns, so that a new column goes at the end."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from math import isqrt
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+FEW = 4
+"""Up to so many right-hand sides are solved one by one from the packed factor; for more it is unpacked (level 3)."""
+
+
+class Factor:
+    """The upper triangular U with U'U = A, A positive definite of order r.
+
+    U is packed column by column (LAPACK's "U" packing): r (r + 1) / 2 numbers, and the factor of a leading part of A
+    is a prefix of them.  `append` therefore writes behind the end, in storage that doubles when it is full.
+
+    Parameters
+    ----------
+    packed : (r (r + 1) / 2,) array
+    """
+
+    def __init__(self, packed: Array, storage: _Storage | None = None) -> None:
+        self.packed = packed
+        self._storage = storage
+
+    @classmethod
+    def of(cls, A: Array) -> Factor:
+        """Factorise a symmetric C-ordered A in place: its lower triangle, and nothing else, is overwritten by U'.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            When A is not positive definite in double precision.
+        """
+        from scipy.linalg.lapack import dpotrf, dtrttp
+
+        U, info = dpotrf(A.T, lower=0, clean=0, overwrite_a=1)  # A.T is in Fortran's order: no copy
+        if info:
+            raise np.linalg.LinAlgError(f"leading minor {info} is not positive")
+        return cls(dtrttp(U, uplo="U")[0])
+
+    @property
+    def order(self) -> int:
+        """The order r of A."""
+        return (isqrt(8 * len(self.packed) + 1) - 1) // 2
+
+    def log_determinant_from(self, first: int) -> float:
+        """Return log det A less that of its leading part of order ``first``."""
+        j = np.arange(first, self.order)
+        return 2 * float(np.log(self.packed[j * (j + 3) // 2]).sum())
+
+    def solve(self, B: Array) -> Array:
+        """Return the (q, r) rows w with U'w = b for the rows b of B, so that w'w = b'A⁻¹b."""
+        if len(B) <= FEW and "_unpacked" not in self.__dict__:
+            from scipy.linalg.blas import dtpsv
+
+            return np.stack([dtpsv(self.order, self.packed, b, trans=1) for b in B]) if len(B) else B
+        from scipy.linalg.lapack import dtrtrs
+
+        return np.asarray(dtrtrs(self._unpacked, B.T, trans=1)[0].T)
+
+    def times(self, v: Array) -> Array:
+        """Return Av = U'Uv."""
+        from scipy.linalg.blas import dtpmv
+
+        return np.asarray(dtpmv(self.order, self.packed, dtpmv(self.order, self.packed, v), trans=1))
+
+    def columns_times(self, first: int, v: Array) -> Array:
+        """Return U'Uv for a v that is 0 before ``first``, given from there on: only its columns of U are read twice."""
+        from scipy.linalg.blas import dtpmv
+
+        u = np.zeros(self.order)
+        for j, weight in enumerate(v, first):
+            u[: j + 1] += weight * self.packed[j * (j + 1) // 2 : (j + 1) * (j + 2) // 2]
+        return np.asarray(dtpmv(self.order, self.packed, u, trans=1, overwrite_x=1))
+
+    def append(self, B: Array, D: Array) -> Factor:
+        """Return the factor of [[A, B'], [B, D]]; this one stays as it is.
+
+        Cost: q triangular solves, O(q r²) time; the new columns are written where this factor ends, or into a copy
+        when another factor was written there first.
+
+        Raises
+        ------
+        numpy.linalg.LinAlgError
+            When the whole is not positive definite in double precision.
+        """
+        r, q = self.order, len(D)
+        V = self.solve(B)  # (q, r)
+        T = np.linalg.cholesky(D - V @ V.T).T
+        columns = np.concatenate([part for j in range(q) for part in (V[j], T[: j + 1, j])])
+        assert len(columns) == q * r + q * (q + 1) // 2
+        storage = self._storage or _Storage(self.packed, len(columns))
+        return Factor(*storage.append(len(self.packed), columns))
+
+    @cached_property
+    def _unpacked(self) -> Array:
+        from scipy.linalg.lapack import dtpttr
+
+        return np.asarray(dtpttr(self.order, self.packed, uplo="U")[0])
+
+
+class _Storage:
+    """Numbers with room behind them, shared by factors of which one continues the other.
+
+    Every factor reads a prefix, and what is written is never written again: an older factor stays valid while a newer
+    one uses the room behind it.  The second continuation of the same prefix finds the room taken and moves to a copy.
+    """
+
+    def __init__(self, values: Array, more: int) -> None:
+        self.buffer = np.empty(2 * (len(values) + more))
+        self.buffer[: len(values)] = values
+        self.used = len(values)
+        self.lock = Lock()
+
+    def append(self, at: int, values: Array) -> tuple[Array, _Storage]:
+        """Return the first ``at`` numbers followed by ``values``, and the storage they are in."""
+        end = at + len(values)
+        with self.lock:
+            if self.used == at and end <= len(self.buffer):
+                self.buffer[at:end] = values
+                self.used = end
+                whole = self.buffer[:end]
+                whole.setflags(write=False)
+                return whole, self
+        return _Storage(self.buffer[:at], len(values)).append(at, values)

@@ -1,0 +1,238 @@
+"""The learned kernel k̃(x, y) = φ(x)'(εI + C)⁻¹φ(y), in two forms that can both take further groups."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricforge import rows as _rows
+from metricforge.errors import InputError
+from metricforge.kernels import Kernel, squared_euclidean
+from metricforge.rows import ComparedByContent
+from metricforge.space import FeatureMap, LearnedKernel
+
+from .chunklets import contrasts
+from .factor import Factor
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class ChunkletKernel(ComparedByContent, Kernel):
+    """k̃ of the base kernel itself, without features: eq. (7) in its symmetric form.
+
+    With K and k_x over the n rows in groups, and QQ' = H of eq. (5),
+
+        k̃(x, y) = ( k(x, y) − w_x'w_y ) / ε,   U'w_x = Q'k_x,   U'U = cI + Q'KQ,   c = nε.
+
+    Parameters
+    ----------
+    base : Kernel
+        k, resolved.
+    rows : rows
+        The n rows in groups, group by group.
+    sizes : (#groups,) int array
+        How many rows each group has.
+    factor : array
+        U packed by columns; see `Factor`.
+    ridge : float > 0
+        c = nε.
+
+    Cost of q rows: O(q n) values of k and O(q n²) flops.
+    """
+
+    base: Kernel
+    rows: Any
+    sizes: Array
+    factor: Array
+    ridge: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rows", as_float64(self.rows))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # neither the room behind the factor nor its unpacked copy travels
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    @property
+    def n(self) -> int:
+        """The number of rows in groups."""
+        return _rows.count(self.rows)
+
+    @property
+    def epsilon(self) -> float:
+        """ε = c/n."""
+        return self.ridge / self.n
+
+    @cached_property
+    def triangle(self) -> Factor:
+        """The factor of cI + Q'KQ."""
+        return Factor(self.factor)
+
+    @property
+    def takes(self) -> str:
+        """What the base takes."""
+        return self.base.takes
+
+    def validate(self, X: Any, name: str) -> None:
+        """Let the base look at the rows, and compare their width with the training rows'."""
+        self.base.validate(X, name)
+        _rows.check_widths(X, self.rows, (name, "the training data"))
+
+    def resolve(self, X: Any, *, seed: int = 0) -> ChunkletKernel:
+        """Return itself: it was resolved when it was learned."""
+        return self
+
+    def block(self, X: Any, Y: Any) -> Array:
+        """Return (K − W_X W_Y') / ε."""
+        return self._pairs(X, Y, self._similarity)
+
+    def squared_distance(self, X: Any, Y: Any) -> Array:
+        """Return (d²(x, y) − ‖w_x − w_y‖²) / ε: differences are taken before anything is divided by ε."""
+        D = self._pairs(X, Y, self._squared_distance)
+        if X is Y:
+            np.fill_diagonal(D, 0)
+        return D
+
+    def paired(self, X: Any, Y: Any) -> Array:
+        """Return (k(x_i, y_i) − w_i'w_i) / ε, row by row."""
+        return self._by_row(lambda x, y: self.base.paired(x, y) - np.einsum("ij,ij->i", *self._both(x, y)), X, Y)
+
+    def paired_squared_distance(self, X: Any, Y: Any) -> Array:
+        """Return (d²(x_i, y_i) − ‖w_xi − w_yi‖²) / ε, row by row."""
+
+        def apart(x: Any, y: Any) -> Array:
+            w, v = self._both(x, y)
+            left: Array = self.base.paired_squared_distance(x, y) - np.square(w - v).sum(axis=1)
+            return np.maximum(left, 0)
+
+        return self._by_row(apart, X, Y)
+
+    def whiten(self, X: Any) -> Array:
+        """Return the (len(X), n − #groups) rows w_x with U'w_x = Q'k_x."""
+        W = np.empty((_rows.count(X), self.triangle.order))
+        for part in _rows.blocks(len(W), self._row_bytes):
+            W[part] = self.triangle.solve(contrasts(self.base.block(X[part], self.rows), self.sizes))
+        return W
+
+    @property
+    def _row_bytes(self) -> int:
+        return 4 * 8 * self.n  # the kernel's row, its contrasts and their copies on the way
+
+    def _both(self, X: Any, Y: Any) -> tuple[Array, Array]:
+        W = self.whiten(X)
+        return W, W if X is Y else self.whiten(Y)
+
+    def _similarity(self, X: Any, Y: Any, W: Array, V: Array) -> Array:
+        K: Array = self.base.block(X, Y) - W @ V.T
+        return K
+
+    def _squared_distance(self, X: Any, Y: Any, W: Array, V: Array) -> Array:
+        D: Array = self.base.squared_distance(X, Y) - squared_euclidean(W, V)
+        return np.maximum(D, 0)
+
+    def _pairs(self, X: Any, Y: Any, values: Any) -> Array:
+        """Fill a block, holding w for the shorter side and passing over the longer one."""
+        dtype = np.result_type(_rows.float_dtype(X), _rows.float_dtype(Y))
+        same = X is Y
+        X = as_float64(X)
+        Y = X if same else as_float64(Y)
+        out = np.empty((_rows.count(X), _rows.count(Y)), dtype=dtype)
+        swap = out.shape[0] < out.shape[1]
+        long, short, filled = (Y, X, out.T) if swap else (X, Y, out)
+        V = self.whiten(short)
+        for part in _rows.blocks(len(filled), max(self._row_bytes, 32 * _rows.count(short))):
+            whole = same and part.stop - part.start == len(filled)
+            filled[part] = values(short if whole else long[part], short, V if whole else self.whiten(long[part]), V)
+            filled[part] /= self.epsilon
+        return out
+
+    def _by_row(self, values: Any, X: Any, Y: Any) -> Array:
+        same = X is Y
+        X = as_float64(X)
+        Y = X if same else as_float64(Y)
+        out = np.empty(_rows.count(X))
+        for part in _rows.blocks(len(out), 2 * self._row_bytes):
+            x = X[part]
+            out[part] = values(x, x if same else Y[part])
+        return out / self.epsilon
+
+
+@dataclass(frozen=True, eq=False)
+class ScatterKernel(LearnedKernel):
+    """k̃ on features: a k(x, y) + φ(x)'Wφ(y) with a = 1/ε and aI + W = (εI + S/n)⁻¹, S = Φ'HΦ.
+
+    Exact where the features are; else a k carries what the landmarks do not span.
+
+    Parameters
+    ----------
+    map, W, a
+        As in `metricforge.space.LearnedKernel`; ε = 0 is a = 0, which takes exact features and a regular S.
+    scatter : (m, m) array
+        S, kept so that further groups can be added to it.
+    n : int
+        The number of rows in groups.
+    epsilon : float >= 0
+    """
+
+    scatter: Array = field(kw_only=True)
+    n: int = field(kw_only=True)
+    epsilon: float = field(kw_only=True)
+
+    @classmethod
+    def of(cls, map: FeatureMap, scatter: Array, n: int, epsilon: float) -> ScatterKernel:
+        """Return the kernel of a scatter; one eigendecomposition, O(m³)."""
+        R = _inverse_root(scatter / n, epsilon)
+        a = 1 / epsilon if epsilon else 0.0
+        W = R @ R.T - a * np.eye(len(R))
+        made = cls(map, (W + W.T) / 2, a, scatter=scatter, n=n, epsilon=epsilon)
+        made.__dict__["root"] = R
+        return made
+
+    @cached_property
+    def root(self) -> Array:
+        """R with RR' = (εI + C)⁻¹, from C itself: in aI + W the directions of large variance have lost their digits."""
+        return _inverse_root(self.scatter / self.n, self.epsilon)
+
+    def block(self, X: Any, Y: Any) -> Array:
+        """Return (Φ_X R)(Φ_Y R)' + a (K − Φ_X Φ_Y')."""
+        P = self.map.block(X)
+        Q = P if X is Y else self.map.block(Y)
+        K: Array = (P @ self.root) @ (Q @ self.root).T
+        if not self.map.exact:
+            K += self.a * (self.base.block(as_float64(X), as_float64(Y)) - P @ Q.T)
+        return K.astype(np.result_type(_rows.float_dtype(X), _rows.float_dtype(Y)), copy=False)
+
+    def paired(self, X: Any, Y: Any) -> Array:
+        """Return the same row by row."""
+        P = self.map.block(X)
+        Q = P if X is Y else self.map.block(Y)
+        k: Array = np.einsum("ij,ij->i", P @ self.root, Q @ self.root)
+        if not self.map.exact:
+            k += self.a * (self.base.paired(as_float64(X), as_float64(Y)) - np.einsum("ij,ij->i", P, Q))
+        return k
+
+
+def _inverse_root(C: Array, epsilon: float) -> Array:
+    """Return V (εI + Λ)^(−1/2) for C = VΛV', or raise when εI + C is singular in double precision."""
+    w, V = np.linalg.eigh(C)
+    w = np.maximum(w, 0) + epsilon
+    floor = len(w) * np.finfo(np.float64).eps * w[-1]
+    lost = int(np.count_nonzero(w <= floor))
+    if lost or not w[-1] > 0:
+        raise InputError(
+            f"epsilon={epsilon:g} leaves εI + C singular: rows of one group do not vary in {lost} of {len(w)} "
+            f'directions (its largest eigenvalue is {w[-1]:.3g}); give a larger epsilon or "auto", more rows in '
+            "groups, or fewer features"
+        )
+    R: Array = V / np.sqrt(w)
+    return R
+
+
+def as_float64(X: Any) -> Any:
+    """Return float32 rows as float64, and any other rows as they are."""
+    return X.astype(np.float64) if getattr(X, "dtype", None) == np.float32 else X

@@ -1,0 +1,158 @@
+"""S = Φ'HΦ accumulated over rows, in memory by blocks or on dask by chunks; no n × m array anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricforge import rows as _rows
+from metricforge.space import FeatureMap
+
+from .chunklets import Groups
+
+Array = NDArray[Any]
+
+OPEN_BYTES = 64 * 2**20
+"""Means of groups that span several dask chunks are kept up to this size; beyond, rows are put in order first."""
+FAN_IN = 8
+"""How many partial sums one dask task adds."""
+
+
+@dataclass(frozen=True, eq=False)
+class Partial:
+    """What some of the rows add to S.
+
+    A group may have rows elsewhere.  By the identity Σ_i (φ_i − φ̄)(φ_i − φ̄)' = Σ_p S_p + Σ_p w_p (φ̄_p − φ̄)(φ̄_p − φ̄)'
+    over its parts p, all that is needed of a part beside its own scatter S_p are its size w_p and its mean φ̄_p.
+
+    Attributes
+    ----------
+    scatter : (m, m) array
+        Inside each group's part.
+    codes, weights : (k,) arrays
+        The groups that may have rows elsewhere, and how many rows the part has.
+    means : (k, m) array
+    """
+
+    scatter: Array
+    codes: Array
+    weights: Array
+    means: Array
+
+    def total(self) -> Array:
+        """Return S once all parts are joined."""
+        order = np.argsort(self.codes, kind="stable")
+        between = _inside(self.means[order], self.codes[order], self.weights[order])[0]
+        return self.scatter + between
+
+
+def scatter(map: FeatureMap, X: Any, groups: Groups, step: Callable[..., None] | None = None) -> Array:
+    """Return S = Φ'HΦ = Σ_c Σ_i (φ_ci − φ̄_c)(φ_ci − φ̄_c)', n times C of eq. (4), on checked rows X.
+
+    Cost: O(n m (l + m)) time for l landmarks and O(m²) memory beside one block of rows.  On dask every chunk is one
+    task, and what moves are m × m sums; rows move only where groups of few rows are spread over many chunks.
+    """
+    codes = np.full(_rows.count(X), -1)
+    codes[groups.order] = np.repeat(np.arange(len(groups.sizes)), groups.sizes)
+    if _rows.is_dask(X):
+        return _on_dask(map, X, codes, groups)
+    return _in_memory(map, X, codes, np.empty(0, dtype=int), step).total()
+
+
+def _in_memory(
+    map: FeatureMap, X: Any, codes: Array, elsewhere: Array, step: Callable[..., None] | None = None
+) -> Partial:
+    """Return what these rows add; ``elsewhere`` names the groups with rows that are not here."""
+    order = np.argsort(codes, kind="stable")
+    order = order[np.count_nonzero(codes < 0) :]
+    S = np.zeros((map.columns, map.columns))
+    loose: list[tuple[Array, Array, Array]] = []
+    # features, their copy as they are centred, and what their kernel block needs
+    row_bytes = 32 * max(map.columns, _rows.width(X) or 1)
+    parts = list(_rows.blocks(len(order), row_bytes))
+    for k, part in enumerate(parts, 1):
+        rows = order[part]
+        added, found, weights, means = _inside(map.block(X[rows]), codes[rows])
+        S += added
+        keep = np.isin(found, elsewhere)
+        keep[[0, -1]] = True  # a block may cut the first and the last group
+        loose.append((found[keep], weights[keep], means[keep]))
+        if step is not None:
+            step(k, len(parts))
+    return Partial(S, *_concatenated(loose, map.columns))
+
+
+def _inside(F: Array, codes: Array, weights: Array | None = None) -> tuple[Array, Array, Array, Array]:
+    """Return Σ w (f − f̄_c)(f − f̄_c)' over rows sorted by code, and the codes, their weights and their means f̄_c.
+
+    F is overwritten.
+    """
+    if not len(F):
+        return np.zeros((F.shape[1], F.shape[1])), codes, np.empty(0), F
+    starts = np.flatnonzero(np.concatenate([[True], codes[1:] != codes[:-1]]))
+    sizes = np.diff(np.append(starts, len(codes)))
+    w = np.ones(len(F)) if weights is None else weights
+    totals = np.add.reduceat(w, starts)
+    # differences from the first row first: a mean far from 0 then costs no digits
+    first = F[starts].copy()
+    F -= np.repeat(first, sizes, axis=0)
+    shift = np.add.reduceat(F if weights is None else F * w[:, None], starts, axis=0) / totals[:, None]
+    F -= np.repeat(shift, sizes, axis=0)
+    if weights is not None:
+        F *= np.sqrt(w)[:, None]
+    return F.T @ F, codes[starts], totals, first + shift
+
+
+def _concatenated(parts: list[tuple[Array, Array, Array]], m: int) -> tuple[Array, Array, Array]:
+    if not parts:
+        return np.empty(0, dtype=int), np.empty(0), np.empty((0, m))
+    codes, weights, means = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return codes, weights, means
+
+
+# ------------------------------------------------------------------------------------------------------------- on dask
+
+
+def _on_dask(map: FeatureMap, X: Any, codes: Array, groups: Groups) -> Array:
+    import dask
+
+    chunks = X.chunks[0]
+    pieces = _pieces(codes, chunks)  # the groups present in each chunk
+    times = np.bincount(np.concatenate(pieces), minlength=len(groups.sizes))
+    if 8 * map.columns * int(times[times > 1].sum()) > OPEN_BYTES:
+        X, codes = X[groups.order], codes[groups.order]
+        chunks = X.chunks[0]
+        pieces = _pieces(codes, chunks)
+        times = np.bincount(np.concatenate(pieces), minlength=len(groups.sizes))
+    held = dask.delayed(map, pure=True, traverse=False)
+    partial = dask.delayed(_in_memory, pure=True)
+    tasks = [
+        partial(held, block, codes[part], here[times[here] > 1])
+        for block, part, here in zip(X.to_delayed().ravel(), _spans(chunks), pieces, strict=True)
+        if len(here)
+    ]
+    join = dask.delayed(_join, pure=True)
+    while len(tasks) > 1:
+        tasks = [join(tasks[i : i + FAN_IN]) for i in range(0, len(tasks), FAN_IN)]
+    result: Partial = tasks[0].compute()
+    return result.total()
+
+
+def _spans(chunks: tuple[int, ...]) -> Iterator[slice]:
+    ends = np.cumsum(chunks)
+    return (slice(int(end - size), int(end)) for end, size in zip(ends, chunks, strict=True))
+
+
+def _pieces(codes: Array, chunks: tuple[int, ...]) -> list[Array]:
+    found = [np.unique(codes[part]) for part in _spans(chunks)]
+    return [here[here >= 0] for here in found]
+
+
+def _join(parts: list[Partial]) -> Partial:
+    loose = [(p.codes, p.weights, p.means) for p in parts]
+    total = np.sum([p.scatter for p in parts], axis=0)
+    return Partial(total, *_concatenated(loose, total.shape[1]))

@@ -1,0 +1,253 @@
+"""learn(): the choice of method, conversions, options, and every kind of bad input."""
+
+from __future__ import annotations
+
+import dask.array as da
+import numpy as np
+import pytest
+
+import metricforge as mf
+from metricforge.errors import InputError, NotAcceptedError, SolverError, UnknownNameError
+from metricforge.learning import AUTO
+from metricforge.problem import Problem, Solution, Status
+
+X = np.random.default_rng(0).normal(size=(20, 3))
+Y = np.arange(20) % 2
+PAIRS = mf.Pairs([(0, 2)], [(0, 1)], n=20)
+
+
+def with_nan():
+    A = X.copy()
+    A[7, 1] = np.nan
+    return A
+
+
+def with_inf():
+    A = X.copy()
+    A[[3, 9], 0] = np.inf
+    return A
+
+
+def learn(rows=X, hints=Y, **options):
+    return mf.learn(rows, hints, **{"method": "euclidean", **options})
+
+
+def half_a_file(folder):
+    path = folder / "wine.metric"
+    learn().save(path)
+    path.write_bytes(path.read_bytes()[:-100])
+    return path
+
+
+# One row per case of "Bad input": what is called, and the words its message must hold: argument, place, repair.
+BAD = {
+    # rows
+    "a vector": (lambda: learn(X[:, 0]), ["X must be 2-d", "Reshape your data", "X.reshape(-1, 1)"]),
+    "three dimensions": (lambda: learn(np.ones((2, 2, 2)), [0, 1]), ["X must be 2-d", "(2, 2, 2)", "flatten"]),
+    "a scalar": (lambda: learn(3.0), ["X must be a 2-d array", "3.0"]),
+    "ragged lists": (lambda: learn([[1, 2], [3]], [0, 1]), ["X", "unequal lengths"]),
+    "no rows": (lambda: learn(np.empty((0, 3)), []), ["X has 0 sample(s)", "at least one row"]),
+    "no columns": (lambda: learn(np.empty((4, 0)), [0, 1, 0, 1]), ["X has 0 feature(s)", "at least one column"]),
+    "NaN": (lambda: learn(with_nan()), ["X contains NaN", "row 7", "SimpleImputer"]),
+    "infinity": (lambda: learn(with_inf()), ["X contains infinity", "rows 3, 9", "drop"]),
+    "text in numbers": (lambda: learn([["1", "x"], ["2", "y"]], [0, 1]), ["X must hold numbers", "row 0", "OneHot"]),
+    "strings without a string kernel": (lambda: learn(["AB", "CD"], [0, 1]), ["X holds text", "Spectrum(3)"]),
+    "complex numbers": (lambda: learn(X * 1j), ["X", "Complex data not supported"]),
+    "all rows identical": (
+        lambda: learn(np.ones((6, 2)), np.arange(6) % 2, kernel=mf.kernels.RBF("median")),
+        ["gamma", "identical", "constant", "give gamma a number"],
+    ),
+    "dask with unknown chunks": (
+        lambda: learn(da.from_array(X)[da.from_array(X)[:, 0] > 0]),
+        ["X", "unknown chunk sizes", "compute_chunk_sizes()"],
+    ),
+    "a Gram matrix that is not PSD": (
+        lambda: learn(np.array([[1.0, 2.0], [2.0, 1.0]]), [0, 1], kernel="precomputed"),
+        ["X is no kernel", "eigenvalue", "mf.psd.project(X)"],
+    ),
+    # hints
+    "no hints": (lambda: learn(hints=None), ["constraints is missing", "mf.Pairs"]),
+    "as many labels as rows": (lambda: learn(hints=Y[:-1]), ["constraints is about 19 rows", "X has 20", "n=len(X)"]),
+    "bare index pairs": (
+        lambda: learn(hints=[(0, 1), (2, 3)]),
+        ["constraints", "(2, 2)", "mf.Pairs(similar=..., n=len(X))"],
+    ),
+    "bare index triples": (lambda: learn(hints=[(0, 1, 2)]), ["constraints", "mf.Triplets(..., n=len(X))"]),
+    "pairs for other rows": (lambda: learn(hints=mf.Pairs([(0, 1)], n=5)), ["constraints is about 5 rows", "X has 20"]),
+    "nothing said": (lambda: learn(hints=mf.Pairs(n=20)), ["constraints holds no relation", "at least one"]),
+    "nothing left": (lambda: learn(X[1:], PAIRS[1:]), ["no relation", "2 were dropped by slicing"]),
+    "all unlabelled": (lambda: learn(hints=[None] * 20), ["no relation"]),
+    "n missing": (lambda: mf.Pairs([(0, 1)]), ["n is missing", "n=len(X)"]),
+    "n missing for triplets": (lambda: mf.Triplets([(0, 1, 2)]), ["n is missing", "Triplets(..., n=len(X))"]),
+    "n negative": (lambda: mf.Pairs([(0, 1)], n=-2), ["n must be a positive whole number", "-2"]),
+    "index out of range": (lambda: mf.Pairs([(0, 1), (4, 20)], n=20), ["similar", "(4, 20)", "outside 0 .. 19"]),
+    "negative index": (lambda: mf.Triplets([(0, 1, -1)], n=20), ["triples", "(0, 1, -1)", "counted from 0"]),
+    "fractional index": (lambda: mf.Pairs([(0, 1.5)], n=20), ["similar", "whole row numbers"]),
+    "names for indices": (lambda: mf.Pairs([("a", "b")], n=20), ["similar", "convert names to positions"]),
+    "wrong width": (lambda: mf.Pairs([(0, 1, 2)], n=20), ["similar", "(i, j)", "(1, 3)"]),
+    "a row with itself": (lambda: mf.Pairs(dissimilar=[(3, 3)], n=20), ["dissimilar", "itself", "row 3", "remove"]),
+    "a row twice in a triple": (lambda: mf.Triplets([(0, 1, 1)], n=20), ["triples", "(0, 1, 1)", "remove"]),
+    "a pair in both sets": (
+        lambda: mf.Pairs([(0, 1)], [(1, 0)], n=20),
+        ["similar and dissimilar both hold", "(0, 1)", "remove the other"],
+    ),
+    "contradiction in the closure": (
+        lambda: mf.Pairs([(0, 1), (1, 2)], [(0, 2)], n=3).closed(),
+        ["dissimilar contradicts similar", "rows 0 and 2", "remove"],
+    ),
+    "one class": (lambda: mf.Pairs.from_labels(np.zeros(9)), ["y has 1 class", "at least two"]),
+    "one class for triplets": (lambda: mf.Triplets.from_labels(np.zeros(9)), ["y has 1 class", "at least two"]),
+    "no class twice": (lambda: mf.Triplets.from_labels(np.arange(9)), ["y", "no class has two", "label more"]),
+    "labels of mixed kinds": (lambda: mf.Labels(np.array([1, "a", 2], dtype=object)), ["y mixes int and str", "str"]),
+    "labels in two columns": (lambda: mf.Labels(np.zeros((3, 2))), ["y must be 1-d", "(3, 2)"]),
+    "components out of range": (
+        lambda: mf.Pairs.from_labels(Y, components=1.5),
+        ["components", "between 0 and 1", "1.5"],
+    ),
+    "no pairs asked for": (lambda: mf.Pairs.from_labels(Y, n_pairs=0), ["n_pairs", "positive"]),
+    "rows to select out of range": (lambda: PAIRS[[25]], ["rows", "20 rows"]),
+    "no conversion": (lambda: PAIRS.to(mf.Triplets), ["no conversion leads from Pairs to Triplets", "give Triplets"]),
+    # options and names
+    "unknown method": (lambda: learn(method="euclidian"), ["method='euclidian'", "did you mean 'euclidean'"]),
+    "method not a name": (lambda: learn(method=3), ["method must be the name", "euclidean"]),
+    "unknown kernel": (lambda: learn(kernel="rfb"), ["kernel='rfb'", "did you mean 'rbf'"]),
+    "kernel class": (lambda: learn(kernel=mf.kernels.RBF), ["kernel must be a Kernel", "RBF()"]),
+    "kernel that needs parameters": (lambda: learn(kernel="mixture"), ["kernel='mixture'", "give an instance"]),
+    "solver class": (lambda: learn(solver="fast"), ["solver must be a Solver instance", "'fast'"]),
+    "unknown option": (lambda: learn(nu=0.3), ["option 'nu' is unknown to method 'euclidean'"]),
+    "negative seed": (lambda: learn(seed=-1), ["seed must be a whole number >= 0"]),
+    "wrong rank": (lambda: learn(rank="full"), ["rank must be", "auto", "'full'"]),
+    "unknown data set": (lambda: mf.datasets.load("wien"), ["wien", "wine"]),
+    "missing feature for a weak kernel": (
+        lambda: learn(kernel=mf.kernels.Weak(mf.kernels.RBF(1.0), feature=7)),
+        ["feature=7", "X has 3 columns"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_names_the_argument_and_the_repair(case):
+    call, words = BAD[case]
+    with pytest.raises(InputError) as caught:
+        call()
+    assert isinstance(caught.value, ValueError)
+    for word in words:
+        assert word in str(caught.value), f"{word!r} not in {caught.value}"
+
+
+def test_truncated_files_name_the_path_and_the_repair(tmp_path):
+    with pytest.raises(InputError, match=r"wine\.metric' is damaged.*learn again"):
+        mf.load(half_a_file(tmp_path))
+
+
+# Odd but not wrong: it is learned, and the report says so.
+ODD = {
+    "constant features": (
+        lambda: learn(np.column_stack([X, np.ones(20)])),
+        ["1 feature(s) are constant", "column 3"],
+    ),
+    "duplicate rows that must differ": (
+        lambda: learn(np.vstack([X[:1], X[:1], X[2:]]), mf.Pairs(dissimilar=[(0, 1)], n=20)),
+        ["1 dissimilar pair(s) join identical rows", "(0, 1)"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_odd_input_is_told_in_the_report(case):
+    call, words = ODD[case]
+    notes = " ".join(call().report.notes)
+    for word in words:
+        assert word in notes
+
+
+def test_isolated_graph_nodes_are_told():
+    graph = mf.neighbors.graph(np.array([[1], [0], [0]]), kind="mutual")
+    assert mf.neighbors.isolated(graph).tolist() == [2]
+
+
+# ------------------------------------------------------------------------------------------------------------- choosing
+
+
+@pytest.mark.parametrize("kind", AUTO)
+def test_auto_takes_the_method_of_the_hint_or_says_that_it_is_not_installed(kind):
+    hints = {
+        "labels": mf.Labels(Y),
+        "pairs": mf.Pairs.from_labels(Y, components=0.5),
+        "chunklets": mf.Chunklets.from_labels(Y, components=0.5),
+        "triplets": mf.Triplets.from_labels(Y),
+    }[kind]
+    metric = mf.learn(X, hints)
+    installed = AUTO[kind] in [e.name for e in mf.methods()]
+    assert metric.report.method == (AUTO[kind] if installed else "euclidean")
+    assert installed == ("is not installed" not in " ".join(metric.report.notes))
+
+
+class Picky(mf.Solver):
+    """Takes triplets only; written as a user would."""
+
+    accepts = (mf.Triplets,)
+
+    def _solve(self, problem):
+        return Solution(problem.kernel, Status.OPTIMAL, 0.0, 0.0, report={"seen": problem.constraint.size})
+
+
+def test_conversions_are_walked_and_told():
+    from dataclasses import dataclass
+
+    metric = mf.learn(X, Y, method="euclidean", solver=dataclass(frozen=True)(Picky)())
+    assert metric.report.converted == ("Labels (20) → Triplets (200)",)
+    assert metric.report.seen == 200
+
+
+def test_a_solver_refuses_what_it_does_not_accept_with_both_sides_and_the_repair():
+    space = mf.space.represent(mf.kernels.Linear(), X)
+    with pytest.raises(NotAcceptedError, match=r"Picky accepts Triplets, got Pairs; convert first.*mf\.Triplets"):
+        Picky().solve(Problem(space, PAIRS))
+
+
+@pytest.mark.parametrize("field", ["objective", "gap", "report", "kernel"])
+def test_nan_never_leaves_a_solver(field):
+    from metricforge.space import LearnedKernel, represent
+
+    space = represent(mf.kernels.Linear(), X)
+    kernel = LearnedKernel(space.map, np.eye(3))
+    good = {"kernel": kernel, "status": Status.OPTIMAL, "objective": 0.0, "gap": 0.0}
+    if field == "kernel":
+        kernel.W[0, 0] = np.nan
+    else:
+        good[field] = {"weights": np.array([1.0, np.nan])} if field == "report" else np.nan
+
+    class Broken(mf.Solver):
+        accepts = (mf.Constraint,)
+
+        def _solve(self, problem):
+            return Solution(**good)
+
+    with pytest.raises(SolverError, match=f"not finite: solution.{field}"):
+        Broken().solve(Problem(space, PAIRS))
+
+
+def test_names_stand_for_kernels():
+    assert learn(kernel="rbf").kernel.gamma == mf.kernels.RBF("median").resolve(X).gamma
+    assert learn(kernel="linear").kernel == mf.kernels.Linear()
+
+
+def test_same_seed_same_answer():
+    runs = [learn(kernel="rbf", rank=5, seed=s).transform(X) for s in (3, 3, 4)]
+    assert np.array_equal(runs[0], runs[1])
+    assert not np.array_equal(runs[0], runs[2])
+
+
+def test_dropped_relations_are_counted_in_the_report():
+    rows = np.arange(10)
+    pairs = mf.Pairs.from_labels(Y, components=0.5)
+    inside = pairs[rows]
+    assert learn(X[rows], inside).report.dropped == pairs.size - inside.size > 0
+
+
+def test_unknown_names_are_key_errors_too():
+    with pytest.raises(KeyError):
+        learn(method="nothing of the kind")
+    with pytest.raises(UnknownNameError, match="known: "):
+        learn(method="zzz")
