@@ -56,9 +56,8 @@ def demo(out: Path) -> int:
     X, y = datasets.load("wine")
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     half = np.random.default_rng(0).permutation(len(X)) < len(X) // 2
-    say(
-        f"wine: {len(X)} rows, {X.shape[1]} features, {len(np.unique(y))} classes; learn on one half, score on the other\n"
-    )
+    say(f"wine: {len(X)} rows, {X.shape[1]} features, {len(np.unique(y))} classes")
+    say("learned on one half of the rows, scored on the other\n")
     say(f"{'method':<12} {'1-NN error':>10} {'clustering (ARI)':>17} {'gap':>9} {'seconds':>8}")
     scores = []
     for name in sorted((entry.name for entry in methods()), key=lambda n: (n != "euclidean", n)):

@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import InputError, first_rows
+from .errors import InputError, first_rows, whole_number
 from .rows import ComparedByContent
 
 Array = NDArray[Any]
@@ -221,7 +221,7 @@ class Pairs(Constraint):
             similar, dissimilar = _draw_pairs(labels, components, seed)
             drawn = cls(similar, dissimilar, n=labels.n)
             return drawn.closed() if closure else drawn
-        limit = min(PER_ROW * labels.n, MOST_PAIRS) if n_pairs is None else _positive_int(n_pairs, "n_pairs")
+        limit = min(PER_ROW * labels.n, MOST_PAIRS) if n_pairs is None else whole_number(n_pairs, "n_pairs")
         rng = np.random.default_rng(seed)
         return cls(_sample_pairs(labels, True, limit, rng), _sample_pairs(labels, False, limit, rng), n=labels.n)
 
@@ -370,7 +370,7 @@ class Triplets(Constraint):
             pairs = _draw_pairs(labels, components, seed, dissimilar=False)[0]
         else:
             size = min(PER_ROW * labels.n, MOST_TRIPLETS)
-            size = size if n_triplets is None else _positive_int(n_triplets, "n_triplets")
+            size = size if n_triplets is None else whole_number(n_triplets, "n_triplets")
             pairs = _sample_pairs(labels, True, size, rng, repeat=True)
         if not len(pairs):
             raise InputError("y: no class has two labelled rows, so no triplet can be drawn; label more rows")
@@ -455,13 +455,7 @@ def _freeze(target: Any, **values: Any) -> None:
 def _check_n(n: Any, kind: str) -> int:
     if n is None:
         raise InputError(f"n is missing: {kind} needs the number of rows, write {kind}(..., n=len(X))")
-    return _positive_int(n, "n")
-
-
-def _positive_int(value: Any, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InputError(f"{name} must be a positive whole number, got {value!r}")
-    return int(value)
+    return whole_number(n, "n")
 
 
 def _as_column(values: Any, name: str) -> Array:

@@ -51,8 +51,9 @@ _COMPONENT_ROWS = 32
 _BLOCK = 8
 # Columns of one product: bounds the temporaries and the time between two looks at the clock.
 _COLUMNS = 16
-# A start in the search for missed eigenvalues must have been multiplied this often before it is believed.
-_SEARCH_STEPS = 10
+# The search for missed eigenvalues multiplies at least this many vectors before it believes that there are none.
+_SEARCH_PRODUCTS = 40
+WIDTH=2
 # Entries of the float32 record of ARPACK's first vectors (256 MB).
 _TRAIL_ENTRIES = 2**26
 # Below this relative residual rounding decides.
@@ -318,7 +319,7 @@ def _iterative(
 
     V = _run(backend, operator, k, tol, start, rng)
     w, V, residuals = _rayleigh_ritz(operator, V, k)
-    width, nothing_above, joined = 4, False, False
+    width, nothing_above, joined = WIDTH, False, False
     while not (nothing_above or operator.stop()):
         values, vectors, finished = _search_above(operator, V, w[-1], tol, width, rng)
         nothing_above = finished and len(values) == 0
@@ -425,35 +426,35 @@ def _search_above(
     """
     n, k = V.shape
     width = min(width, n - k)
-    size = min(max(10 * width, 40), n - k)
-    keep = max(width, size // 3)
-    Q, AQ = np.empty((n, size), order="F"), np.empty((n, size), order="F")
-    H = np.zeros((size, size))
+    size = min(max(5 * width, 40), n - k)
+    Q = np.empty((n, size), order="F")
+    H = np.zeros((size, size))  # Q'AQ, of which the upper triangle counts
     new = _orthonormal(rng.standard_normal((n, width)), V)
-    used = steps = 0
+    used = products = 0
     while True:
         span = slice(used, used + new.shape[1])
-        Q[:, span], AQ[:, span] = new, operator(new)
-        used, steps = span.stop, steps + 1
-        H[:used, span] = Q[:, :used].T @ AQ[:, span]
+        used, products = span.stop, products + new.shape[1]
+        Q[:, span] = new
+        R = operator(new)
+        H[:used, span] = Q[:, :used].T @ R
+        R = R - Q[:, :used] @ H[:used, span] - V @ (V.T @ R)
         theta, S = np.linalg.eigh(H[:used, :used], UPLO="U")
         theta, S = theta[::-1], S[:, ::-1]
-        X = Q[:, :used] @ S[:, :width]
-        R = AQ[:, :used] @ S[:, :width] - X * theta[:width]
-        R -= V @ (V.T @ R)
-        r = np.linalg.norm(R, axis=0)
+        # Only the last block is not mapped into the span of Q: AQs - theta Qs = R s_last.
+        r = np.sqrt(np.maximum(0.0, np.sum(S[span] * (R.T @ R @ S[span]), axis=0)))
         above = theta[:width] > level + tol
         if above.any():
-            finished = bool((r[above] <= tol / 2).all())
+            finished = bool((r[:width][above] <= tol / 2).all())
         else:
-            finished = steps >= _SEARCH_STEPS and theta[0] + r[0] <= level + tol
+            finished = products >= _SEARCH_PRODUCTS and theta[0] + r[0] <= level + tol
         if not finished and not operator.stop():
             new = _orthonormal(R, V, Q[:, :used])
             finished = new.shape[1] == 0  # an invariant subspace: the Ritz values are exact
         if finished or operator.stop():
-            return theta[:width][above], X[:, above], finished
+            return theta[:width][above], Q[:, :used] @ S[:, :width][:, above], finished
         if used + new.shape[1] > size:
-            Q[:, :keep], AQ[:, :keep] = Q[:, :used] @ S[:, :keep], AQ[:, :used] @ S[:, :keep]
+            keep = max(width, size // 3)
+            Q[:, :keep] = Q[:, :used] @ S[:, :keep]
             H[:keep, :keep] = np.diag(theta[:keep])
             used = keep
 

@@ -6,8 +6,10 @@ repair.  The other classes exist because a caller handles them differently.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Any
 
 
 class InputError(ValueError):
@@ -61,6 +63,17 @@ def nearest(name: str, known: Iterable[str]) -> str:
     if close:
         return f"did you mean {close[0]!r}? Known: {', '.join(names)}"
     return f"known: {', '.join(names) or 'none'}"
+
+
+def whole_number(value: Any, name: str, least: int = 1) -> int:
+    """Return ``value`` as an int of at least ``least``, or raise naming the argument."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if isinstance(value, bool) or number < least:
+        raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    return number
 
 
 def first_rows(rows: Iterable[int], limit: int = 5) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import rows as _rows
-from .errors import InputError, first_rows
+from .errors import InputError, first_rows, whole_number
 from .rows import ComparedByContent
 
 Array = NDArray[Any]
@@ -308,8 +308,7 @@ class Polynomial(Kernel):
     coef0: float = 1.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.degree, bool) or not isinstance(self.degree, int | np.integer) or self.degree < 1:
-            raise InputError(f"degree must be a positive whole number, got {self.degree!r}")
+        whole_number(self.degree, "degree")
         if not (is_number(self.coef0) and 0 <= self.coef0 < np.inf):
             raise InputError(f"coef0 must be a number >= 0 (otherwise this is not a kernel), got {self.coef0!r}")
 
@@ -341,8 +340,7 @@ class Weak(Kernel):
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, Kernel) or self.kernel.takes != "vectors":
             raise InputError(f"kernel must be a kernel on vectors, got {self.kernel!r}")
-        if isinstance(self.feature, bool) or not isinstance(self.feature, int | np.integer) or self.feature < 0:
-            raise InputError(f"feature must be a column number >= 0, got {self.feature!r}")
+        whole_number(self.feature, "feature", least=0)
 
     def validate(self, X: Any, name: str) -> None:
         """Raise when X has no such column."""
@@ -454,8 +452,7 @@ class Spectrum(Kernel):
     k: int = 3
 
     def __post_init__(self) -> None:
-        if isinstance(self.k, bool) or not isinstance(self.k, int | np.integer) or self.k < 1:
-            raise InputError(f"k must be a positive whole number, got {self.k!r}")
+        whole_number(self.k, "k")
 
     @property
     def takes(self) -> str:

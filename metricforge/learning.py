@@ -13,7 +13,7 @@ import numpy as np
 from . import __version__
 from . import rows as _rows
 from .constraints import Constraint, Labels, Pairs
-from .errors import InputError, UnknownNameError, first_rows, nearest
+from .errors import InputError, UnknownNameError, first_rows, nearest, whole_number
 from .kernels import Kernel
 from .metric import Metric, Report
 from .problem import Method, Problem, Solution, Solver
@@ -64,7 +64,7 @@ def learn(
     """
     plan = make_plan(method, kernel, solver, constraints)
     configured = with_options(plan.solver, options, plan.name)
-    seed = _check_seed(seed)
+    seed = whole_number(seed, "seed", least=0)
 
     rows = plan.kernel.check(X, "X")
     relations = as_constraint(constraints, "constraints")
@@ -200,12 +200,6 @@ def _choose(constraint: Constraint) -> tuple[str, tuple[str, ...]]:
 
 def _method_names() -> list[str]:
     return [e.name for e in registry.entries("method")]
-
-
-def _check_seed(seed: Any) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise InputError(f"seed must be a whole number >= 0, got {seed!r}")
-    return int(seed)
 
 
 # ----------------------------------------------------------------------------------------------------- during and after

@@ -79,7 +79,7 @@ BAD = {
     "all unlabelled": (lambda: learn(hints=[None] * 20), ["no relation"]),
     "n missing": (lambda: mf.Pairs([(0, 1)]), ["n is missing", "n=len(X)"]),
     "n missing for triplets": (lambda: mf.Triplets([(0, 1, 2)]), ["n is missing", "Triplets(..., n=len(X))"]),
-    "n negative": (lambda: mf.Pairs([(0, 1)], n=-2), ["n must be a positive whole number", "-2"]),
+    "n negative": (lambda: mf.Pairs([(0, 1)], n=-2), ["n must be a whole number of at least 1", "-2"]),
     "index out of range": (lambda: mf.Pairs([(0, 1), (4, 20)], n=20), ["similar", "(4, 20)", "outside 0 .. 19"]),
     "negative index": (lambda: mf.Triplets([(0, 1, -1)], n=20), ["triples", "(0, 1, -1)", "counted from 0"]),
     "fractional index": (lambda: mf.Pairs([(0, 1.5)], n=20), ["similar", "whole row numbers"]),
@@ -104,7 +104,7 @@ BAD = {
         lambda: mf.Pairs.from_labels(Y, components=1.5),
         ["components", "between 0 and 1", "1.5"],
     ),
-    "no pairs asked for": (lambda: mf.Pairs.from_labels(Y, n_pairs=0), ["n_pairs", "positive"]),
+    "no pairs asked for": (lambda: mf.Pairs.from_labels(Y, n_pairs=0), ["n_pairs", "at least 1"]),
     "rows to select out of range": (lambda: PAIRS[[25]], ["rows", "20 rows"]),
     "no conversion": (lambda: PAIRS.to(mf.Triplets), ["no conversion leads from Pairs to Triplets", "give Triplets"]),
     # options and names
@@ -115,7 +115,7 @@ BAD = {
     "kernel that needs parameters": (lambda: learn(kernel="mixture"), ["kernel='mixture'", "give an instance"]),
     "solver class": (lambda: learn(solver="fast"), ["solver must be a Solver instance", "'fast'"]),
     "unknown option": (lambda: learn(nu=0.3), ["option 'nu' is unknown to method 'euclidean'"]),
-    "negative seed": (lambda: learn(seed=-1), ["seed must be a whole number >= 0"]),
+    "negative seed": (lambda: learn(seed=-1), ["seed must be a whole number of at least 0"]),
     "wrong rank": (lambda: learn(rank="full"), ["rank must be", "auto", "'full'"]),
     "unknown data set": (lambda: mf.datasets.load("wien"), ["wien", "wine"]),
     "missing feature for a weak kernel": (

@@ -81,7 +81,7 @@ def problems(draw: st.DrawFn) -> tuple[Array, int, Pairs]:
     return Z, k, Pairs(similar, dissimilar, n=n)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(problems())
 def test_kmeans_breaks_as_few_cannot_links_as_possible(problem: tuple[Array, int, Pairs]) -> None:
     Z, k, pairs = problem  # at most 8 super-points: the search is exhaustive
@@ -201,7 +201,7 @@ def planted(n: int, k: int, degree: int, seed: int) -> tuple[Array, Pairs]:
     ("n", "k", "degree"),
     [
         pytest.param(400, 2, 3, id="bipartite"),
-        pytest.param(400, 3, 8, id="needs mending"),
+        pytest.param(200, 3, 8, id="needs mending"),
         pytest.param(300, 10, 12, id="many clusters"),
     ],
 )
@@ -223,16 +223,95 @@ def test_disjoint_cliques_as_large_as_the_number_of_clusters_are_honoured() -> N
 
 
 def test_two_clusters_are_assigned_exactly() -> None:
-    # With two clusters a component has two feasible labellings: at the end no flip of one may pay.
-    Z, pairs = planted(300, 2, 1, seed=3)
-    result = constrained_kmeans(Z, 2, pairs, n_init=1)
+    # With two clusters a component has two labellings that break nothing: the cheaper one must come out.
+    rng = np.random.default_rng(3)
+    _, pairs = planted(300, 2, 1, seed=3)
+    links = tasks._CannotLinks(pairs.dissimilar, np.ones(300, dtype=int))
+    t = len(links.nodes)
+    assert np.bincount(links.component).max() > tasks.EXACT_SIZE
+    labels = links.start(rng.random((t, 2)), seed=0)
+    for _ in range(3):
+        cost = rng.random((t, 2))
+        labels = links.assign(cost, labels)
+        assert links.broken(labels) == 0
+        now = np.bincount(links.component, cost[np.arange(t), labels])
+        flipped = np.bincount(links.component, cost[np.arange(t), 1 - labels])
+        assert (now <= flipped).all()
+
+
+def test_small_components_are_assigned_exactly() -> None:
+    rng = np.random.default_rng(0)
+    edges = np.array([(0, 1), (2, 3), (3, 4), (5, 6), (6, 7), (5, 7), (8, 9), (9, 10), (10, 11), (8, 11)])
+    links = tasks._CannotLinks(edges, np.ones(12, dtype=int))
+    part = [links.component == c for c in range(4)]
+    for _ in range(20):
+        cost = rng.random((12, 3))
+        labels = links.assign(cost, links.start(rng.random((12, 3)), seed=0))
+        assert links.broken(labels) == 0
+        for inside in part:
+            i, j = (links.edges[inside[links.edges[:, 0]]] - np.flatnonzero(inside)[0]).T
+            every = np.array(list(product(range(3), repeat=int(inside.sum()))))
+            every = every[(every[:, i] != every[:, j]).all(axis=1)]
+            least = cost[inside][np.arange(inside.sum()), every].sum(axis=1).min()
+            assert cost[inside, labels[inside]].sum() == pytest.approx(least)
+
+
+def test_along_the_search_order_a_chordal_graph_has_no_dead_end() -> None:
+    # Triangles glued along edges: earlier neighbours are linked with each other, so three colours always do.
+    rng = np.random.default_rng(0)
+    triangles = [(0, 1, 2)]
+    for new in range(3, 120):
+        a, b = rng.permutation(triangles[rng.integers(len(triangles))])[:2]
+        triangles.append((int(a), int(b), new))
+    edges = np.array([pair for triangle in triangles for pair in combinations(triangle, 2)])
+    names = rng.permutation(120)
+    links = tasks._CannotLinks(names[edges], np.ones(120, dtype=int))
+    linked = {(i, j) for i, j in links.edges.tolist()}
+    for near in links.before:
+        assert all(pair in linked for pair in combinations(sorted(j for j, _ in near), 2))
+    result = constrained_kmeans(rng.normal(size=(120, 2)), 3, Pairs((), names[edges], n=120), n_init=1)
     assert result.feasible
-    paid = cdist(Z, result.centers, "sqeuclidean")
-    component = components_of(pairs.dissimilar, 300)
-    assert np.bincount(component).max() > tasks.EXACT_SIZE
-    now = np.bincount(component, paid[np.arange(300), result.labels])
-    flipped = np.bincount(component, paid[np.arange(300), 1 - result.labels])
-    assert (now <= flipped * (1 + 1e-9)).all()
+
+
+def test_no_super_point_of_a_large_component_would_rather_move() -> None:
+    rng = np.random.default_rng(0)
+    _, pairs = planted(200, 4, 3, seed=0)
+    links = tasks._CannotLinks(pairs.dissimilar, np.ones(200, dtype=int))
+    t = len(links.nodes)
+    labels = links.assign(cost := rng.random((t, 4)), links.start(rng.random((t, 4)), seed=0))
+    assert links.broken(labels) == 0
+    i, j = links.edges.T
+    taken = np.zeros((t, 4), dtype=bool)
+    taken[i, labels[j]] = taken[j, labels[i]] = True
+    assert (cost[np.arange(t), labels] <= np.where(taken, np.inf, cost).min(axis=1)).all()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_answer_is_a_fixed_point_of_weighted_k_means(seed: int) -> None:
+    Z, y = blobs(150, 3, seed=seed)
+    rng = np.random.default_rng(seed)
+    groups = np.where(np.arange(150) < 90, rng.integers(12, size=150) + 12 * y, -1)  # super-points of 1 to 8 rows
+    order = np.argsort(groups, kind="stable")
+    chain = (np.diff(groups[order]) == 0) & (groups[order[1:]] >= 0)
+    similar = np.stack([order[:-1], order[1:]], axis=1)[chain]
+    component = components_of(similar, 150)
+    ends = rng.permutation(np.unique(component))[:60].reshape(30, 2)  # no super-point has two cannot-links
+    first = np.array([np.flatnonzero(component == c)[0] for c in range(component.max() + 1)])
+    pairs = Pairs(similar, first[ends], n=150)
+    result = constrained_kmeans(Z, 3, pairs, n_init=2)
+    check_result(result, Z, 3, pairs)
+    assert result.feasible
+    assert result.n_iter < 100
+    paid = np.array([np.bincount(component, d) for d in cdist(result.centers, Z, "sqeuclidean")]).T  # row by row
+    labels = result.labels[first]
+    free = np.setdiff1d(np.arange(len(first)), ends)
+    assert_array_equal(labels[free], paid[free].argmin(axis=1))
+    conflicts = 0
+    for u, v in ends:
+        best = min((paid[u, a] + paid[v, b], a, b) for a in range(3) for b in range(3) if a != b)
+        assert (labels[u], labels[v]) == best[1:]
+        conflicts += paid[u].argmin() == paid[v].argmin()
+    assert conflicts > 3
 
 
 @settings(max_examples=50, deadline=None)
@@ -261,15 +340,16 @@ def test_the_search_is_exact_on_small_graphs(seed: int) -> None:
     assert tasks._search(cost.tolist(), before, (best[0], best[1] * (1 - 1e-9))) is None
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 5))
 def test_an_assignment_never_gets_worse(seed: int, k: int) -> None:
     rng = np.random.default_rng(seed)
     pairs = rng.integers(60, size=(70, 2))
+    pairs = np.concatenate([pairs, pairs[:5]])
     links = tasks._CannotLinks(pairs, np.ones(60, dtype=int))
     t = len(links.nodes)
     assert np.unique(links.nodes).size == t
-    assert links.times.sum() == (pairs[:, 0] != pairs[:, 1]).sum()
+    assert links.broken(np.zeros(t, dtype=int)) == (pairs[:, 0] != pairs[:, 1]).sum()
 
     def score(labels: Array, cost: Array) -> tuple[int, float]:
         return links.broken(labels), float(cost[np.arange(t), labels].sum())

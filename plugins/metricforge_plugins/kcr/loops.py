@@ -33,11 +33,11 @@ def _outer(x: float, width: float) -> tuple[float, float]:  # pragma: no cover
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)  # type: ignore[untyped-decorator]
-def _span(d: Array, c: Array, j0: int, j1: int, tau: float, h: float, mu: float) -> float:  # pragma: no cover
-    """Return Σ_j φ(x_j) over rows j0:j1, which all have the same τ, and write τ φ'(x_j) into ``c``."""
+def _span(d: Array, c: Array, tau: float, h: float, mu: float) -> float:  # pragma: no cover
+    """Return Σ_j φ(x_j) over rows that all have the same τ, and write τ φ'(x_j) into ``c``."""
     total = 0.0
     inverse = 1.0 / mu
-    for j in range(j0, j1):
+    for j in range(len(d)):
         x = 1.0 + tau * (d[j] - h)
         g = min(1.0, max(0.0, 0.5 + x * inverse))
         c[j] = tau * g
@@ -46,10 +46,10 @@ def _span(d: Array, c: Array, j0: int, j1: int, tau: float, h: float, mu: float)
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)  # type: ignore[untyped-decorator]
-def all_pairs(
+def grouped(
     Yt: Array,
-    starts: Array,
-    codes: Array,
+    group: Array,
+    same: Array,
     offset: Array,
     h: float,
     mu: float,
@@ -58,41 +58,49 @@ def all_pairs(
     i1: int,
     Gt: Array,
 ) -> tuple[float, float]:  # pragma: no cover
-    """Add rows i0:i1 against every row; rows are in order of class, which begin at ``starts``.
+    """Add rows i0:i1, each against its whole group: rows ``group[i]``, of which ``same[i]`` share its class.
 
     ``Yt`` and the gradient ``Gt`` are (r, n): the loops over j then read and write neighbouring numbers.
     """
     r, n = Yt.shape
-    d = np.empty(n)
-    c = np.empty(n)
+    longest = 0
+    for i in range(i0, i1):
+        longest = max(longest, group[i, 1] - group[i, 0])
+    d = np.empty(longest)
+    c = np.empty(longest)
     value = 0.0
     slope = 0.0
     for i in range(i0, i1):
-        d[:] = 0.0
+        g0, g1 = group[i, 0], group[i, 1]
+        size = g1 - g0
+        first = same[i, 0] - g0
+        last = same[i, 1] - g0
+        d[:size] = 0.0
         for k in range(r):
+            row = Yt[k, g0:g1]
             yk = Yt[k, i]
-            for j in range(n):
-                t = Yt[k, j] - yk
+            for j in range(size):
+                t = row[j] - yk
                 d[j] += t * t
-        first, last = starts[codes[i]], starts[codes[i] + 1]
-        total = _span(d, c, 0, first, -1.0, h, mu)
-        total += _span(d, c, first, last, 1.0, h, mu)
-        total += _span(d, c, last, n, -1.0, h, mu)
+        total = _span(d[:first], c[:first], -1.0, h, mu)
+        total += _span(d[first:last], c[first:last], 1.0, h, mu)
+        total += _span(d[last:size], c[last:size], -1.0, h, mu)
         psi, a = _outer(offset[i] + total, width)
         value += psi
         if a == 0.0:
             continue
         pull = 0.0
-        for j in range(n):
+        for j in range(size):
             c[j] *= a
             pull += c[j]
         slope -= pull
         for k in range(r):
+            row, out = Yt[k, g0:g1], Gt[k, g0:g1]
             yk = Yt[k, i]
             own = 0.0
-            for j in range(n):
-                t = 2.0 * c[j] * (Yt[k, j] - yk)
-                Gt[k, j] += t
+            for j in range(size):
+                t = 2.0 * c[j] * (row[j] - yk)
+                out[j] += t
                 own += t
             Gt[k, i] -= own
     return value, slope

@@ -23,8 +23,11 @@ Array = NDArray[Any]
 
 MULTIPLE = 5.0
 """ε="auto" in mean eigenvalues of C: fair over the data sets of the paper's Table IV, where 5 to 100 do well."""
-ROUNDING = {"exact": 1e-14, "landmarks": 1e-18, "explicit": 1e-28}
-"""A mean eigenvalue of C below this share of the mean k(x, x) is rounding: of Gram values, of features squared."""
+VALUES, SQUARES = 1e-14, 1e-28
+"""ε, or an eigenvalue of C, below this share of the mean k(x, x) is rounding: of values of k, or of squares of explicit
+features."""
+DIGITS = 6
+"""Distances with fewer digits left than this are mentioned in the notes."""
 CERTIFICATE = "relative KKT residual ‖(Ĉ − M⁻¹)v‖ / ‖Ĉv‖ along a random v"
 
 
@@ -84,44 +87,43 @@ class KernelRCA(Solver):
         problem.step(0, 2)
         G = gram(kernel, rows, groups.sizes)
         problem.step(1, 2)
-        explicit = _rows.width(kernel.features(rows[:1])) if kernel.features(rows[:1]) is not None else None
-        mean = float(G.trace()) / groups.n / min(groups.contrasts, explicit or groups.contrasts)
-        epsilon, told = self._choose(mean, _scale(kernel, rows), "exact")
-        if epsilon == 0:
-            raise InputError(
-                "epsilon=0 takes explicit features, and this kernel is represented by its values; give a positive "
-                'epsilon or "auto" (mean eigenvalue of C: '
-                f'{mean:.3g}), or use kernel=mf.kernels.Linear() with rank="auto"'
-            )
+        explicit = kernel.features(rows[:1])
+        count = groups.contrasts if explicit is None else min(groups.contrasts, _rows.width(explicit) or 1)
+        trace = float(G.trace()) / groups.n
+        epsilon, told = self._choose(trace / count, VALUES * float(kernel.diag(rows).mean()))
+        _check_positive(epsilon, "this kernel is represented by its values", trace / count)
         learned, objective, gap = _factorised(kernel, rows, groups.sizes, groups.n * epsilon, problem.seed, G)
         report = {**_outcome(learned.n, epsilon, "exact", groups), **told}
-        return _solution(learned, objective, gap, report, groups)
+        return _solution(learned, objective, gap, report, _remarks(groups, trace / epsilon))
 
     def _features(self, problem: Problem, groups: Groups) -> Solution:
         space = problem.space
         S = scatter(space.map, problem.rows, groups, problem.step)
         mean = float(S.trace()) / groups.n / min(groups.contrasts, len(S))
         sample = as_float64(_rows.take(problem.rows, groups.order[_rows.draw(groups.n, 1000, problem.seed)]))
-        epsilon, told = self._choose(mean, _scale(problem.kernel, sample), space.representation)
-        if epsilon == 0 and not space.map.exact:
-            raise InputError(
-                "epsilon=0 takes explicit features, and landmarks leave a part of the kernel out; give a positive "
-                f'epsilon or "auto" (mean eigenvalue of C: {mean:.3g}), or use kernel=mf.kernels.Linear()'
-            )
+        rounding = SQUARES if space.map.exact else VALUES
+        epsilon, told = self._choose(mean, rounding * float(problem.kernel.diag(sample).mean()))
+        if not space.map.exact:
+            _check_positive(epsilon, "landmarks leave a part of the kernel out", mean)
         learned = ScatterKernel.of(space.map, S, groups.n, epsilon)
         report = {**_outcome(groups.n, epsilon, "features", groups), **told, "left_out": space.left_out()}
-        return _solution(learned, *_check_scatter(learned, problem.seed), report, groups)
+        return _solution(learned, *_check_scatter(learned, problem.seed), report, _remarks(groups))
 
-    def _choose(self, mean: float, scale: float, route: str) -> tuple[float, dict[str, Any]]:
+    def _choose(self, mean: float, rounding: float) -> tuple[float, dict[str, Any]]:
         """Return ε, and how it was chosen."""
-        if not isinstance(self.epsilon, str):
-            return float(self.epsilon), {"epsilon_rule": "given", "mean_eigenvalue": mean}
-        if not mean > ROUNDING[route] * scale:
+        if isinstance(self.epsilon, str):
+            if not mean > rounding:
+                raise InputError(
+                    'epsilon="auto" is a multiple of the mean eigenvalue of C, and that is 0: to the kernel, the rows '
+                    "of each group are identical; give epsilon a number, or groups of different rows"
+                )
+            return MULTIPLE * mean, {"epsilon_rule": f"{MULTIPLE:g} × mean eigenvalue of C", "mean_eigenvalue": mean}
+        if 0 < self.epsilon <= rounding:
             raise InputError(
-                'epsilon="auto" is a multiple of the mean eigenvalue of C, and that is 0: to the kernel, the rows of '
-                "each group are identical; give epsilon a number, or groups of different rows"
+                f"epsilon={self.epsilon:g} is lost to rounding: it takes more than {rounding:.1g} beside these values "
+                f'of the kernel; give a larger one or "auto" ({MULTIPLE * mean:.3g} here)'
             )
-        return MULTIPLE * mean, {"epsilon_rule": f"{MULTIPLE:g} × mean eigenvalue of C", "mean_eigenvalue": mean}
+        return float(self.epsilon), {"epsilon_rule": "given", "mean_eigenvalue": mean}
 
     # -- further groups ------------------------------------------------------------------------------------------
 
@@ -157,7 +159,7 @@ class KernelRCA(Solver):
             "chunklets": before["chunklets"] + len(groups.sizes),
             "hold": hold,
         }
-        return _solution(learned, objective, max(gap, before["gap"]), report, groups)
+        return _solution(learned, objective, max(gap, before["gap"]), report, _remarks(groups))
 
 
 def _add_rows(metric: Any, X: Any, groups: Groups, hold: str) -> tuple[ChunkletKernel, float, float]:
@@ -260,6 +262,14 @@ def _upper_times(A: Array, v: Array) -> Array:
     return np.asarray(dsymv(1.0, A.T, v, lower=1))
 
 
+def _check_positive(epsilon: float, why: str, mean: float) -> None:
+    if epsilon == 0:
+        raise InputError(
+            f'epsilon=0 takes explicit features, and {why}; give a positive epsilon or "auto" '
+            f'({MULTIPLE * mean:.3g} here), or use kernel=mf.kernels.Linear() with rank="auto"'
+        )
+
+
 def _too_small(ridge: float, scale: float) -> InputError:
     return InputError(
         f"epsilon is lost to rounding: nε = {ridge:.3g} beside Q'KQ of trace {scale:.3g}; multiply epsilon by at least "
@@ -282,10 +292,6 @@ def _check_scatter(kernel: ScatterKernel, seed: int) -> tuple[float, float]:
     return float((np.log(ratio) - (ratio - 1)).sum()), float(gap)
 
 
-def _scale(kernel: Kernel, rows: Any) -> float:
-    return float(kernel.diag(rows).mean())
-
-
 def _outcome(n: int, epsilon: float, route: str, groups: Groups) -> dict[str, Any]:
     return {
         "epsilon": epsilon,
@@ -298,8 +304,21 @@ def _outcome(n: int, epsilon: float, route: str, groups: Groups) -> dict[str, An
     }
 
 
-def _solution(kernel: Kernel, objective: float, gap: float, report: dict[str, Any], groups: Groups) -> Solution:
-    alone = "groups of one row say nothing about what varies inside groups and were left out: see singletons"
+def _remarks(groups: Groups, condition: float = 0.0) -> tuple[str, ...]:
+    """Return sentences on what was left out, and on digits lost where tr(C)/ε is large."""
+    said = []
+    if groups.singletons:
+        said.append("groups of one row say nothing about what varies inside groups and were left out: see singletons")
+    digits = -np.log10(max(condition, 1.0) * np.finfo(np.float64).eps)
+    if digits < DIGITS:
+        said.append(
+            f"epsilon is small beside C: distances may keep {max(digits, 0):.0f} digits only; explicit features "
+            "(a linear kernel) would keep all, and so would a larger epsilon"
+        )
+    return tuple(said)
+
+
+def _solution(kernel: Kernel, objective: float, gap: float, report: dict[str, Any], notes: tuple[str, ...]) -> Solution:
     return Solution(
         kernel,
         Status.OPTIMAL,
@@ -309,7 +328,7 @@ def _solution(kernel: Kernel, objective: float, gap: float, report: dict[str, An
         n_iter=1,
         trace=((objective, gap),),
         report=report,
-        notes=(alone,) if groups.singletons else (),
+        notes=notes,
     )
 
 
