@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import datasets, eigen, errors, kernels, neighbors, psd, space, tasks, testing
+    from . import datasets, eigen, errors, kernels, neighbors, plotting, psd, space, tasks, testing
     from .constraints import Chunklets, Constraint, Labels, Pairs, Triplets
     from .estimator import MetricLearner
     from .hookspecs import hookimpl
@@ -50,7 +50,7 @@ _HOME = {
     "plugins": "registry",
     "register": "registry",
 }
-_MODULES = {"datasets", "eigen", "errors", "kernels", "neighbors", "psd", "space", "tasks", "testing"}
+_MODULES = {"datasets", "eigen", "errors", "kernels", "neighbors", "plotting", "psd", "space", "tasks", "testing"}
 
 __all__ = [
     "Chunklets",
@@ -76,6 +76,7 @@ __all__ = [
     "load",
     "methods",
     "neighbors",
+    "plotting",
     "plugins",
     "psd",
     "register",

@@ -88,8 +88,11 @@ def draw(before: Score, after: Score, X: Any, y: Any, path: Path) -> Path:
     for row, kind, one in zip(axes, ("before", "after"), (before, after), strict=True):
         plotting.plot_map(one.metric, X, y, ax=row[0]).set_title(f"{kind}: {one.name}, 1-NN error {one.error:.1%}")
         plotting.plot_kernel(one.metric, X, y, ax=row[1]).set_title(f"kernel, rows by class (ARI {one.ari:.2f})")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=110)
+    except OSError as error:
+        raise InputError(f"--out: cannot write {str(path)!r}: {error.strerror}; choose another folder") from None
     return path
 
 

@@ -26,6 +26,8 @@ PER_ROW = 10
 """How many pairs of a kind, or triplets, are drawn from labels for each row when taking all would be quadratic."""
 MOST_PAIRS, MOST_TRIPLETS = 200_000, 20_000
 """How many are drawn at the most when no number is asked for: what the solvers take in seconds."""
+MOST_CLOSED = 50_000_000
+"""How many pairs a closure may have: 800 MB of row numbers, and some copies on the way."""
 
 
 class Constraint(ComparedByContent, ABC):
@@ -46,6 +48,8 @@ class Constraint(ComparedByContent, ABC):
     def _select(self, rows: Array, position: Array) -> Self:
         """Keep the relations inside ``rows``; ``position[i]`` is the new number of old row i, or -1."""
 
+    __iter__ = None  # c[0] is a constraint over one row, so iterating would never make sense
+
     def __len__(self) -> int:
         return self.n
 
@@ -57,12 +61,15 @@ class Constraint(ComparedByContent, ABC):
     def __getitem__(self, rows: Any) -> Self:
         if isinstance(rows, tuple) and len(rows) == 2 and rows[1] is Ellipsis:
             rows = rows[0]  # scikit-learn writes array[key, ...]
+        if not isinstance(rows, slice):
+            rows = np.atleast_1d(np.asarray(rows))
+            rows = rows if rows.size else np.empty(0, dtype=int)
         try:
-            chosen = np.atleast_1d(
-                np.arange(self.n)[rows if not isinstance(rows, list) else np.asarray(rows, dtype=int)]
-            )
-        except IndexError as error:
+            chosen = np.arange(self.n)[rows]
+        except (IndexError, ValueError) as error:
             raise InputError(f"rows: cannot select them from a constraint over {self.n} rows: {error}") from None
+        if chosen.ndim != 1 or not len(chosen):
+            raise InputError(f"rows must be a non-empty 1-d selection, got one of shape {chosen.shape}")
         position = np.full(self.n, -1)
         # Backwards, so that a row chosen twice (a bootstrap) keeps its first place.
         position[chosen[::-1]] = np.arange(len(chosen))[::-1]
@@ -78,6 +85,8 @@ class Constraint(ComparedByContent, ABC):
 
     def to(self, kind: type[C], *, seed: int = 0) -> C:
         """Convert to another kind along the conversions that are registered; what is lost is in ``dropped``."""
+        if not (isinstance(kind, type) and issubclass(kind, Constraint)):
+            raise InputError(f"kind must be a class of constraints, got {kind!r}; write for instance .to(mf.Pairs)")
         from .registry import convert  # the one upward import: conversions are edges in the registry
 
         return convert(self, kind, seed=seed)
@@ -97,7 +106,7 @@ class Labels(Constraint):
     Parameters
     ----------
     y : array of n values
-        Numbers, strings, anything hashable.  NaN and None mean "unlabelled".
+        Numbers or strings (anything that can be ordered).  NaN and None mean "unlabelled".
     unlabelled : value, optional
         A further value that means "unlabelled", for instance -1.  By default -1 is a class like any other.
 
@@ -226,7 +235,10 @@ class Pairs(Constraint):
         return cls(_sample_pairs(labels, True, limit, rng), _sample_pairs(labels, False, limit, rng), n=labels.n)
 
     def closed(self) -> Pairs:
-        """Return the closure: similar is transitive, and dissimilar holds between whole components."""
+        """Return the closure: similar is transitive, and dissimilar holds between whole components.
+
+        The number of pairs is quadratic in the size of components; more than 50 million are refused.
+        """
         component = components_of(self.similar, self.n)
         a, b = component[self.dissimilar].T if len(self.dissimilar) else (np.empty(0, int),) * 2
         clash = np.flatnonzero(a == b)
@@ -237,8 +249,15 @@ class Pairs(Constraint):
                 f"({len(clash)} such pair(s)); remove one side before taking the closure"
             )
         members = np.split(np.argsort(component, kind="stable"), np.cumsum(np.bincount(component))[:-1])
-        similar = [_all_pairs(rows) for rows in members if len(rows) > 1]
         edges = np.unique(np.sort(np.stack([a, b], axis=1), axis=1), axis=0)
+        size = np.bincount(component)
+        total = int((size * (size - 1) // 2).sum() + (size[edges[:, 0]] * size[edges[:, 1]]).sum())
+        if total > MOST_CLOSED:
+            raise InputError(
+                f"the closure would hold {total:,} pairs, which is more than {MOST_CLOSED:,}; "
+                "leave it out (closure=False), or ask for more components"
+            )
+        similar = [_all_pairs(rows) for rows in members if len(rows) > 1]
         dissimilar = [_grid(members[u], members[v]) for u, v in edges]
         return Pairs(
             _concatenate(similar),
@@ -463,8 +482,8 @@ def _as_column(values: Any, name: str) -> Array:
     if hasattr(values, "to_numpy"):
         values = values.to_numpy()
     A = np.array(values) if not isinstance(values, np.ndarray) else values.copy()
-    if A.dtype.kind in "US" and not isinstance(values, np.ndarray) and any(v is None for v in values):
-        A = np.array(values, dtype=object)  # NumPy would have written 'None'
+    if A.dtype.kind in "US" and not isinstance(values, np.ndarray) and not all(isinstance(v, str) for v in values):
+        A = np.array(values, dtype=object)  # NumPy would have written 'None' and 'nan'
     if A.ndim == 2 and A.shape[1] == 1:
         A = A.ravel()
     if A.ndim != 1 or len(A) == 0:
@@ -475,8 +494,11 @@ def _as_column(values: Any, name: str) -> Array:
 def _is_missing(values: Array) -> Array:
     if values.dtype.kind == "f":
         return np.isnan(values)
+    if values.dtype.kind in "mM":
+        return np.isnat(values)
     if values.dtype == object:
-        return np.asarray([v is None or v != v for v in values.tolist()], dtype=bool)
+        # NaN and NaT differ from themselves; pandas' NA will not even say
+        return np.asarray([v is None or (v != v) is not False for v in values.tolist()], dtype=bool)
     return np.zeros(len(values), dtype=bool)
 
 
@@ -494,7 +516,11 @@ def _encode(values: Array, missing: Array, name: str) -> tuple[Array, Array]:
 
 def _as_indices(values: Any, n: int, name: str, columns: int) -> Array:
     """Return an (m, columns) int64 array of row numbers inside ``range(n)``."""
-    A = np.asarray(values if hasattr(values, "__len__") else list(values))
+    try:
+        A = np.asarray(sorted(values) if isinstance(values, set | frozenset) else values)
+        A = A if A.ndim else np.asarray(list(values))
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be a list of {columns} row numbers each, got {values!r}") from None
     if A.size == 0:
         return np.empty((0, columns), dtype=np.int64)
     if columns == 1 and A.ndim == 1:
@@ -630,7 +656,7 @@ def _draw_pairs(labels: Labels, components: float, seed: int, *, dissimilar: boo
 
     The protocol of Xing et al. (2002) that the papers share.  Unlabelled rows stay alone, each its own component.
     """
-    if not 0 < components < 1:
+    if not (isinstance(components, float | np.floating) and 0 < components < 1):
         raise InputError(
             f"components must be between 0 and 1 (the share of rows left as components), got {components!r}"
         )

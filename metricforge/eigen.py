@@ -53,7 +53,6 @@ _BLOCK = 8
 _COLUMNS = 16
 # The search for missed eigenvalues multiplies at least this many vectors before it believes that there are none.
 _SEARCH_PRODUCTS = 40
-WIDTH=2
 # Entries of the float32 record of ARPACK's first vectors (256 MB).
 _TRAIL_ENTRIES = 2**26
 # Below this relative residual rounding decides.
@@ -319,7 +318,7 @@ def _iterative(
 
     V = _run(backend, operator, k, tol, start, rng)
     w, V, residuals = _rayleigh_ritz(operator, V, k)
-    width, nothing_above, joined = WIDTH, False, False
+    width, nothing_above, joined = 1, False, False
     while not (nothing_above or operator.stop()):
         values, vectors, finished = _search_above(operator, V, w[-1], tol, width, rng)
         nothing_above = finished and len(values) == 0
@@ -328,7 +327,7 @@ def _iterative(
             # The newcomers are orthogonal to V: the union needs an order, no rotation.
             best = np.argsort(-np.concatenate([w, values]), kind="stable")[:k]
             w, V = np.concatenate([w, values])[best], np.hstack([V, vectors])[:, best]
-            width, joined = min(2 * width, _COLUMNS), True
+            width, joined = min(4 * width, _COLUMNS), True
     if joined:
         w, V, residuals = _rayleigh_ritz(operator, V, k)
     complete = nothing_above and bool(residuals.max() <= tol)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -17,7 +17,7 @@ from . import rows as _rows
 from .constraints import Constraint, Labels
 from .errors import InputError, NotUpdatableError, UnknownNameError, nearest
 from .kernels import Kernel
-from .learning import as_constraint, find_kernel, find_method, learn
+from .learning import as_constraint, find_kernel, find_method, learn, method_of
 from .problem import Solver
 
 COMPONENTS = ("kernel", "solver")
@@ -137,8 +137,17 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def _rows(self, X: Any, kernel: Kernel | None, *, reset: bool) -> Any:
         takes = "vectors" if kernel is None else kernel.takes
         if _rows.is_dask(X) or takes not in ("vectors", "gram"):
+            if reset:
+                self._forget_columns(X)
             return X  # learn and Metric check these themselves; check_array would compute a whole dask array
         return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
+
+    def _forget_columns(self, X: Any) -> None:
+        """Drop what an earlier fit knew about columns, and learn their number where there are any."""
+        for name in ("n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)
+        if _rows.is_dask(X) and _rows.width(X) is not None:
+            self.n_features_in_ = _rows.width(X)
 
     def _relations(self, X: Any, y: Any, constraints: Any) -> Constraint:
         if constraints is not None:
@@ -159,24 +168,26 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         params: dict[str, Any] = super().get_params(deep=False)
         if deep:
             for name in COMPONENTS:
-                params.update(_fields_of(self._component(name), name))
+                with suppress(InputError):  # an unknown name: the fit will say so
+                    params.update(_fields_of(self._component(name), name))
         return params
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters; ``kernel__gamma=0.5`` rebuilds the kernel with that field."""
         direct = {name: value for name, value in params.items() if "__" not in name}
         known = super().get_params(deep=False)
-        for name, value in direct.items():
-            if name not in known:
-                raise UnknownNameError(f"Invalid parameter {name!r} for MetricLearner; {nearest(name, known)}")
-            setattr(self, name, value)
-        for name, value in params.items():
-            first, _, rest = name.partition("__")
-            if not rest:
-                continue
-            if first not in COMPONENTS:
-                raise UnknownNameError(f"Invalid parameter {name!r} for MetricLearner; {nearest(first, COMPONENTS)}")
-            setattr(self, first, _replaced(self._component(first), rest, value, name))
+        with self._kept_on_failure():
+            for name, value in direct.items():
+                if name not in known:
+                    raise UnknownNameError(f"Invalid parameter {name!r} for MetricLearner; {nearest(name, known)}")
+                setattr(self, name, value)
+            # the outer ones first: kernel__base before kernel__base__degree
+            for name in sorted(params.keys() - direct.keys(), key=lambda name: (name.count("__"), name)):
+                first, _, rest = name.partition("__")
+                if first not in COMPONENTS:
+                    close = nearest(first, COMPONENTS)
+                    raise UnknownNameError(f"Invalid parameter {name!r} for MetricLearner; {close}")
+                setattr(self, first, _replaced(self._component(first), rest, params[name], name))
         return self
 
     def _component(self, name: str) -> Any:
@@ -184,9 +195,10 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         given = getattr(self, name)
         if name == "kernel" and given is not None:
             return find_kernel(given)
-        if given is not None or self.method == "auto":
+        if given is not None:
             return given
-        return getattr(find_method(self.method), name)
+        method = method_of(self.solver) if self.method == "auto" and self.solver is not None else self.method
+        return None if method in (None, "auto") else getattr(find_method(method), name)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

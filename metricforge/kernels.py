@@ -10,7 +10,7 @@ Blocks of float32 rows are float32, but squared distances are formed in float64 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from numbers import Real
 from typing import Any, Self
 
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from . import rows as _rows
 from .errors import InputError, first_rows, whole_number
-from .rows import ComparedByContent
+from .rows import ComparedByContent, as_float64
 
 Array = NDArray[Any]
 
@@ -101,7 +101,8 @@ class Kernel(ABC):
 
     def distance(self, X: Any, Y: Any) -> Array:
         """Return the (len(X), len(Y)) distances."""
-        return np.sqrt(self.squared_distance(X, Y))
+        D = self.squared_distance(X, Y)
+        return np.sqrt(D, out=D)
 
     def __call__(self, X: Any, Y: Any = None) -> Any:
         """Return the block of X and Y (of X with itself without Y): an array, or lazy where either is a dask array."""
@@ -117,8 +118,8 @@ class Kernel(ABC):
         return Normalized(self)
 
     def _parts(self) -> list[tuple[str, Kernel]]:
-        values = [(f.name, getattr(self, f.name)) for f in fields(self)]  # type: ignore[arg-type]
-        return [(name, value) for name, value in values if isinstance(value, Kernel)]
+        names: list[str] = [f.name for f in fields(self)] if is_dataclass(self) else []
+        return [(name, part) for name in names if isinstance(part := getattr(self, name), Kernel)]
 
     # -- algebra -------------------------------------------------------------------------------------------------
 
@@ -194,6 +195,8 @@ class RBF(Kernel):
 
     def __post_init__(self) -> None:
         _check_gamma(self.gamma)
+        if self.base is not None:
+            _check_kernel(self.base, "base")
 
     @property
     def takes(self) -> str:
@@ -287,6 +290,11 @@ class Cauchy(Kernel):
         """Return 1 / (1 + γ d²(x_i, y_i))."""
         return 1 / (1 + _number(self.gamma) * _paired_squared_euclidean(X, Y))
 
+    def paired_squared_distance(self, X: Any, Y: Any) -> Array:
+        """Return 2γd² / (1 + γd²) row by row."""
+        D = _number(self.gamma) * _paired_squared_euclidean(X, Y)
+        return np.asarray(2 * D / (1 + D))
+
     def diag(self, X: Any) -> Array:
         """Return ones."""
         return np.ones(_rows.count(X), dtype=_rows.float_dtype(X))
@@ -378,12 +386,13 @@ class Precomputed(ComparedByContent, Kernel):
     """A kernel given by its Gram matrix: a row of X holds the similarities to all training rows.
 
     Fit on the (n, n) Gram matrix K; later rows are their (n,) similarities to the training rows, as in scikit-learn.
-    Two rows are compared through the training rows, k(x, y) = x' K⁺ y, which is exact when either is one of them.
+    Two rows are compared through the training rows, k(x, y) = x' K⁺ y = (R'x)'(R'y) with RR' = K⁺, which is exact when
+    either is one of them.
 
-    Cost: one n × n eigendecomposition when the kernel meets K, and n² memory beside K itself.
+    Cost: one n × n eigendecomposition when the kernel meets K, and 8nr bytes beside K for rank r.
     """
 
-    inverse: Array | None = None
+    root: Array | None = None
 
     @property
     def takes(self) -> str:
@@ -392,17 +401,17 @@ class Precomputed(ComparedByContent, Kernel):
 
     def validate(self, X: Any, name: str) -> None:
         """Raise unless rows have one similarity for each training row."""
-        if self.inverse is not None and X.shape[1] != len(self.inverse):
+        if self.root is not None and X.shape[1] != len(self.root):
             raise InputError(
-                f"{name} must hold the similarities to the {len(self.inverse)} training rows, got {X.shape[1]} columns"
+                f"{name} must hold the similarities to the {len(self.root)} training rows, got {X.shape[1]} columns"
             )
 
     def resolve(self, X: Any, *, seed: int = 0) -> Precomputed:
-        """Check that X is a Gram matrix and keep its pseudo-inverse."""
+        """Check that X is a Gram matrix and keep a root of its pseudo-inverse."""
+        if self.root is not None:
+            return self
         if _rows.is_dask(X):
-            raise InputError(
-                "X: a precomputed Gram matrix must be in memory; give X.compute(), or the rows and a kernel"
-            )
+            raise InputError("X: a precomputed Gram matrix must be in memory; give X.compute(), or rows and a kernel")
         K = X.toarray() if _rows.is_sparse(X) else X
         n = len(K)
         if K.shape != (n, n):
@@ -419,22 +428,37 @@ class Precomputed(ComparedByContent, Kernel):
                 f"X is no kernel: its smallest eigenvalue is {w[0]:.3g} (largest {w[-1]:.3g}); "
                 "take the nearest kernel with mf.psd.project(X)"
             )
-        keep = w > n * np.finfo(np.float64).eps * max(w[-1], 0.0)
-        root = V[:, keep] / np.sqrt(w[keep])
-        return replace(self, inverse=root @ root.T)
+        # below this an eigenvalue is the rounding of K itself, which single precision shows earlier
+        keep = w > n * np.finfo(X.dtype).eps * max(w[-1], 0.0)
+        if not keep.any():
+            raise InputError("X is a Gram matrix of zeros, in which no two rows differ; give another kernel")
+        return replace(self, root=V[:, keep] / np.sqrt(w[keep]))
+
+    def features(self, X: Any) -> Array | None:
+        """Return R'x, one feature for each eigenvalue of K that is not zero."""
+        if self.root is None:
+            raise InputError("kernel: Precomputed() has not met its Gram matrix yet; call kernel.resolve(K) first")
+        return np.asarray(as_float64(X) @ self.root)
 
     def block(self, X: Any, Y: Any) -> Array:
         """Return X K⁺ Y'."""
-        return np.asarray(X @ (self._inverse() @ (Y.toarray() if _rows.is_sparse(Y) else Y).T))
+        return self._cast(inner(self.features(X), self.features(Y)), X, Y)
 
     def paired(self, X: Any, Y: Any) -> Array:
         """Return x_i' K⁺ y_i."""
-        return _paired_inner(np.asarray(X @ self._inverse()), Y.toarray() if _rows.is_sparse(Y) else Y)
+        return self._cast(_paired_inner(self.features(X), self.features(Y)), X, Y)
 
-    def _inverse(self) -> Array:
-        if self.inverse is None:
-            raise InputError("kernel: Precomputed() has not met its Gram matrix yet; call kernel.resolve(K) first")
-        return self.inverse
+    def squared_distance(self, X: Any, Y: Any) -> Array:
+        """Return ‖R'x − R'y‖²."""
+        P = self.features(X)
+        return self._cast(squared_euclidean(P, P if X is Y else self.features(Y)), X, Y)
+
+    def paired_squared_distance(self, X: Any, Y: Any) -> Array:
+        """Return ‖R'x_i − R'y_i‖²."""
+        return self._cast(_paired_squared_euclidean(self.features(X), self.features(Y)), X, Y)
+
+    def _cast(self, values: Array, X: Any, Y: Any) -> Array:
+        return values.astype(np.result_type(_rows.float_dtype(X), _rows.float_dtype(Y)), copy=False)
 
 
 # --------------------------------------------------------------------------------------------------- kernels on strings
@@ -536,7 +560,11 @@ class Mixture(_Composite):
     weights: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        kernels, weights = tuple(self.kernels), tuple(float(w) for w in self.weights)
+        kernels = tuple(self.kernels)
+        try:
+            weights = tuple(float(w) for w in self.weights)
+        except (TypeError, ValueError):
+            raise InputError(f"weights must be numbers, got {self.weights!r}") from None
         if not kernels or not all(isinstance(k, Kernel) for k in kernels):
             raise InputError(f"kernels must be a non-empty list of kernels, got {self.kernels!r}")
         if len(weights) != len(kernels):
@@ -593,6 +621,10 @@ class Product(_Composite):
     left: Kernel
     right: Kernel
 
+    def __post_init__(self) -> None:
+        _check_kernel(self.left, "left")
+        _check_kernel(self.right, "right")
+
     def block(self, X: Any, Y: Any) -> Array:
         """Return K₁ ∘ K₂."""
         return self.left.block(X, Y) * self.right.block(X, Y)
@@ -611,6 +643,9 @@ class Normalized(_Composite):
     """The cosine k(x, y) / sqrt(k(x, x) k(y, y)) of another kernel; rows with k(x, x) = 0 are similar to nothing."""
 
     kernel: Kernel
+
+    def __post_init__(self) -> None:
+        _check_kernel(self.kernel, "kernel")
 
     def block(self, X: Any, Y: Any) -> Array:
         """Return K scaled to a unit diagonal."""
@@ -723,8 +758,13 @@ def is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool | np.bool_)
 
 
+def _check_kernel(kernel: Any, name: str) -> None:
+    if not isinstance(kernel, Kernel):
+        raise InputError(f"{name} must be a kernel, got {kernel!r}; write for instance mf.kernels.Linear()")
+
+
 def _check_gamma(gamma: Any) -> None:
-    if gamma == "median":
+    if isinstance(gamma, str) and gamma == "median":
         return
     if not (is_number(gamma) and 0 < gamma < np.inf):
         raise InputError(f'gamma must be a positive number or "median", got {gamma!r}')

@@ -74,6 +74,7 @@ def learn(
         raise InputError(f"constraints holds no relation over these {relations.n} rows{lost}; give at least one")
     usable, converted = registry.convert(relations, configured.accepts, seed=seed)
     space = represent(plan.kernel.resolve(rows, seed=seed), rows, rank, seed=seed)
+    _check_scale(space)
 
     task = f"{plan.name} on {space.n} rows"
     started = time.perf_counter()
@@ -126,12 +127,14 @@ def make_plan(method: str, kernel: Any, solver: Solver | None, constraints: Any)
     """Resolve method, kernel and solver to objects."""
     if not isinstance(method, str):
         raise InputError(f"method must be the name of a method, got {method!r}; {nearest('', _method_names())}")
-    notes: tuple[str, ...] = ()
-    if method == "auto":
-        method, notes = _choose(as_constraint(constraints, "constraints"))
-    triple = find_method(method)
     if solver is not None and not isinstance(solver, Solver):
         raise InputError(f"solver must be a Solver instance or None, got {solver!r}")
+    notes: tuple[str, ...] = ()
+    if method == "auto":
+        method, notes = _choose(as_constraint(constraints, "constraints"), solver)
+    triple = find_method(method)
+    if solver is not None and type(solver) is not type(triple.solver):
+        notes = (*notes, f"{type(solver).__name__} was asked to solve in place of {method}'s own solver")
     chosen = find_kernel(kernel) if kernel is not None else triple.kernel
     entry = registry.entry("method", method)
     return Plan(method, chosen, solver or triple.solver, f" (plugin {entry.plugin!r})", notes)
@@ -169,7 +172,10 @@ def as_constraint(value: Any, name: str) -> Constraint:
         raise InputError(
             f"{name} is missing: give labels y, or mf.Pairs, mf.Chunklets or mf.Triplets over the rows of X"
         )
-    shape = np.shape(value) if not hasattr(value, "shape") else value.shape
+    try:
+        shape = np.shape(value) if not hasattr(value, "shape") else value.shape
+    except ValueError:
+        raise InputError(f"{name} must be labels (1-d) or a constraint, got lists of unequal lengths") from None
     if len(shape) == 1 or (len(shape) == 2 and shape[1] == 1):
         return Labels(value)
     wrap = {2: "mf.Pairs(similar=..., n=len(X))", 3: "mf.Triplets(..., n=len(X))"}.get(shape[-1] if shape else 0)
@@ -190,7 +196,16 @@ def with_options(solver: Solver, options: Mapping[str, Any], method: str) -> Sol
     return replace(solver, **options)  # type: ignore[type-var]
 
 
-def _choose(constraint: Constraint) -> tuple[str, tuple[str, ...]]:
+def method_of(solver: Solver) -> str | None:
+    """Return the method that a solver belongs to, or None for a solver of nobody's."""
+    names = (name for name in _method_names() if type(find_method(name).solver) is type(solver))
+    return next(names, None)
+
+
+def _choose(constraint: Constraint, solver: Solver | None) -> tuple[str, tuple[str, ...]]:
+    own = method_of(solver) if solver is not None else None
+    if own is not None:
+        return own, ()
     entry = registry.entry_of("constraint", type(constraint))
     wanted = AUTO.get(entry.name if entry else "", "euclidean")
     if wanted in _method_names():
@@ -213,6 +228,14 @@ class _Steps:
 
     def __call__(self, step: int, total: int | None = None, **info: float) -> None:
         registry.step(Event(self.task, step, total, info=info))
+
+
+def _check_scale(space: Space) -> None:
+    """Raise early where the kernel overflows on the rows, seen on a sample of them."""
+    sample = _rows.take(space.rows, _rows.draw(space.n, 1000, space.seed))
+    with np.errstate(over="ignore", invalid="ignore"):
+        if not np.isfinite(space.kernel.diag(sample)).all():
+            raise InputError("X: k(x, x) overflows on some rows; rescale X, for instance with StandardScaler")
 
 
 def _outcome(solution: Solution) -> dict[str, Any]:
@@ -241,8 +264,7 @@ def _remarks(space: Space, constraint: Constraint) -> tuple[str, ...]:
             where = first_rows(constant).replace("row", "column")
             said.append(f"{len(constant)} feature(s) are constant and carry no information ({where})")
     if isinstance(constraint, Pairs) and len(constraint.dissimilar):
-        i, j = constraint.dissimilar.T
-        apart = space.kernel.paired_squared_distance(space.rows[i], space.rows[j])
+        apart = _rows.map_relations(space.kernel.paired_squared_distance, space.rows, constraint.dissimilar)
         stuck = np.flatnonzero(apart == 0)
         if len(stuck):
             said.append(

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from . import modelfile, neighbors
 from . import rows as _rows
 from .constraints import Constraint, Labels
-from .errors import InputError
-from .kernels import Kernel, is_number
+from .errors import InputError, ModelFileError
+from .kernels import Kernel, Mixture, is_number
 from .problem import Solution, Solver
-from .space import FeatureMap, Stacked, check_memory, embedding, embeds
+from .space import FeatureMap, Stacked, check_memory, embedding, explicit_width, represent
 
 Array = NDArray[Any]
 
@@ -85,6 +85,10 @@ class Metric:
         What learned it; `update` asks it.
     rank, seed
         How `transform` represents a kernel that has no embedding of its own.
+    stored_map : FeatureMap or Stacked, optional
+        That representation, where it was found before (by the metric that was saved).
+    width : int, optional
+        The number of features of a row; default: that of ``rows``.
     """
 
     kernel: Kernel
@@ -94,6 +98,11 @@ class Metric:
     rank: str | int = "auto"
     seed: int = 0
     stored_map: FeatureMap | Stacked | None = field(default=None)
+    width: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.width is None and self.rows is not None:
+            object.__setattr__(self, "width", _rows.width(self.rows))
 
     # -- using it ------------------------------------------------------------------------------------------------
 
@@ -110,7 +119,11 @@ class Metric:
                 "use metric.neighbors, or give dask arrays",
             )
         D = _rows.map_pairs(self.kernel.distance, A, other, dtype)
-        if B is None and not _rows.is_dask(D):
+        if _rows.is_dask(D):
+            return D
+        if not np.isfinite(D).all():
+            raise InputError("A: some distances overflow; rescale the features, for instance with StandardScaler")
+        if B is None:
             np.fill_diagonal(D, 0)
         return D
 
@@ -123,7 +136,12 @@ class Metric:
 
     def transform(self, A: Any) -> Any:
         """Return the Euclidean embedding of A, whose distances are the metric's (to the rank in the report)."""
-        return self.embedding(self._check(A, "A"))
+        A = self._check(A, "A")
+        if not _rows.is_dask(A):
+            shape = _rows.count(A), self.embedding.columns
+            size = _rows.float_dtype(A).itemsize * shape[0] * shape[1]
+            check_memory(size, f"a {shape[0]} × {shape[1]} embedding", "give fewer rows at a time, or a dask array")
+        return self.embedding(A)
 
     def neighbors(self, A: Any, k: int = 10) -> tuple[Array, Array]:
         """Return the k nearest training rows of each row of A: indices and distances, nearest first.
@@ -142,7 +160,7 @@ class Metric:
         if _rows.is_dask(A):
             parts = [self.neighbors(A.blocks[i].compute(), k) for i in range(A.numblocks[0])]
             return np.concatenate([i for i, _ in parts]), np.concatenate([d for _, d in parts])
-        if embeds(self.kernel):
+        if self.embedding_is_exact:
             return neighbors.search(self._training, k, queries=self.embedding(A), seed=self.seed)
         if n * _rows.count(A) <= EXACT_NEIGHBORS:
             return neighbors.search_blocks(_DistanceBlock(self.kernel, A, self.rows), n, _rows.count(A), k)
@@ -177,8 +195,15 @@ class Metric:
             kernel=solution.kernel,
             rows=None if self.rows is None else _rows.stack(self.rows, rows),
             report=self._report_after(solution, usable, time.perf_counter() - started),
-            stored_map=None,
+            stored_map=self._map_after(solution.kernel, rows),
         )
+
+    def _map_after(self, kernel: Kernel, rows: Any) -> FeatureMap | None:
+        """Return the embedding of an updated metric that kept no training rows: over its landmarks and the new rows."""
+        if self.rows is not None or not isinstance(self.stored_map, FeatureMap):
+            return None
+        new = _rows.take(rows, np.arange(_rows.count(rows)))
+        return represent(kernel, _rows.stack(self.stored_map.landmarks, new), self.rank, seed=self.seed).map
 
     def _report_after(self, solution: Solution, usable: Constraint, seconds: float) -> Report:
         """Return the report of an update: what is counted adds up, the rest is about the update."""
@@ -204,6 +229,14 @@ class Metric:
         """The map behind `transform`: what the kernel has of its own, else landmarks among the training rows."""
         return self.stored_map or embedding(self.kernel, self.rows, self.rank, seed=self.seed)
 
+    @property
+    def embedding_is_exact(self) -> bool:
+        """Whether distances in the embedding are the metric's for any row, not only on the span of landmarks."""
+        own = self.kernel.embedding() or self.stored_map
+        if own is None and explicit_width(self.kernel, self.rows) is None and not isinstance(self.kernel, Mixture):
+            return False  # landmarks: known without choosing them
+        return self.embedding.exact
+
     @cached_property
     def _training(self) -> Array:
         E = self.embedding(self.rows)
@@ -221,8 +254,8 @@ class Metric:
 
     def _check(self, X: Any, name: str) -> Any:
         X = self.kernel.check(X, name)
-        if self.rows is not None:
-            _rows.check_widths(X, self.rows, (name, "the training data"))
+        if self.width is not None and _rows.width(X) != self.width:
+            raise InputError(f"{name} has {_rows.width(X)} features, but the metric was learned on {self.width}")
         return X
 
     # -- arithmetic ----------------------------------------------------------------------------------------------
@@ -234,7 +267,8 @@ class Metric:
             raise InputError(f"a metric can only be scaled by a positive number, got {weight!r}")
         told = {"method": f"{float(weight):g} · ({self.report['method']})", "parts": (dict(self.report),)}
         scaled = float(weight) * self.kernel
-        return replace(self, kernel=scaled, report=Report(told), solver=None, stored_map=None)
+        kept = None if self.stored_map is None else Stacked(tuple(m.scaled(weight) for m in _maps(self.stored_map)))
+        return replace(self, kernel=scaled, report=Report(told), solver=None, stored_map=kept)
 
     __rmul__ = __mul__
 
@@ -243,7 +277,9 @@ class Metric:
             return self  # so that sum(metrics) works
         if not isinstance(other, Metric):
             return NotImplemented
-        same = self.rows is other.rows or _rows.digest(self.rows) == _rows.digest(other.rows)
+        same = self.rows is not None and (
+            self.rows is other.rows or _rows.digest(self.rows) == _rows.digest(other.rows)
+        )
         parts = tuple(p for m in (self, other) for p in m.report.get("parts", (dict(m.report),)))
         told = {"method": f"{self.report['method']} + {other.report['method']}", "parts": parts}
         if not same:
@@ -261,8 +297,7 @@ class Metric:
 
     def _map_of_sum(self, other: Metric) -> Stacked:
         """Return both embeddings side by side, for a sum whose parts have different training rows."""
-        maps = [m.embedding for m in (self, other)]
-        return Stacked(tuple(one for m in maps for one in (m.maps if isinstance(m, Stacked) else (m,))))
+        return Stacked((*_maps(self.embedding), *_maps(other.embedding)))
 
     def __repr__(self) -> str:
         told = [f"{name}={_short(self.report[name])}" for name in ("method", "status", "gap") if name in self.report]
@@ -276,7 +311,9 @@ class Metric:
 
         Training rows go along, except those of a dask array (`neighbors` then says so after loading).
         """
-        keep = not _rows.is_dask(self.rows)
+        keep = self.rows is not None and not _rows.is_dask(self.rows)
+        # without rows the map could not be found again; one that was used must stay what it is on another machine
+        known = None if keep and "embedding" not in self.__dict__ else self.embedding
         content = {
             "kernel": self.kernel,
             "report": {name: value for name, value in self.report.items() if not _rows.is_dask(value)},
@@ -284,7 +321,8 @@ class Metric:
             "solver": self.solver,
             "rank": self.rank,
             "seed": self.seed,
-            "map": None if self.kernel.embedding() is not None else self.embedding,
+            "width": self.width,
+            "map": None if self.kernel.embedding() is not None else known,
         }
         modelfile.write(path, content)
 
@@ -300,20 +338,33 @@ def load(path: str | os.PathLike[str]) -> Metric:
         When a component's plugin is not installed; the message names it.
     """
     content = modelfile.read(path)
-    try:
-        return Metric(
-            kernel=content["kernel"],
-            report=Report(content["report"]),
-            rows=content["rows"],
-            solver=content["solver"],
-            rank=content["rank"],
-            seed=content["seed"],
-            stored_map=content["map"],
+    wanted = {
+        "kernel": Kernel,
+        "report": dict,
+        "rows": object,
+        "solver": Solver | None,
+        "rank": str | int,
+        "seed": int,
+        "width": int | None,
+        "map": FeatureMap | Stacked | None,
+    }
+    wrong = [name for name, kind in wanted.items() if name not in content or not isinstance(content[name], kind)]
+    if wrong:
+        raise ModelFileError(
+            f"{os.fspath(path)!r} is not a saved metric: its {wrong[0]!r} is missing or of a wrong kind"
         )
-    except (KeyError, TypeError) as error:
-        from .errors import ModelFileError
+    found = {name: content[name] for name in ("kernel", "rows", "solver", "rank", "seed", "width")}
+    metric = Metric(report=Report(content["report"]), stored_map=content["map"], **found)
+    if metric.rows is not None:
+        try:
+            metric._check(metric.rows, "rows")
+        except (InputError, TypeError) as error:
+            raise ModelFileError(f"{os.fspath(path)!r} is not a saved metric: {error}") from error
+    return metric
 
-        raise ModelFileError(f"{os.fspath(path)!r} is not a saved metric: {error} is missing") from error
+
+def _maps(embedding: FeatureMap | Stacked) -> tuple[FeatureMap, ...]:
+    return embedding.maps if isinstance(embedding, Stacked) else (embedding,)
 
 
 @dataclass(frozen=True, eq=False)

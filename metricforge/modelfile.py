@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import json
 import math
+import operator
 import os
-import tempfile
+import re
+import secrets
 import zipfile
 from dataclasses import fields, is_dataclass
 from itertools import pairwise
@@ -32,16 +33,10 @@ FORMAT = 1
 KINDS = ("kernel", "solver", "constraint")
 PLAIN = {"feature-map": FeatureMap, "stacked-maps": Stacked}
 DIGEST = hashlib.sha256().digest_size
-READ_ERRORS = (
-    zipfile.BadZipFile,
-    EOFError,
-    KeyError,
-    NotImplementedError,
-    OSError,
-    RuntimeError,
-    ValueError,
-    TypeError,
-)
+UNREADABLE = (zipfile.BadZipFile, EOFError, LookupError, OSError, RuntimeError, ValueError, TypeError, MemoryError)
+"""What NumPy, zipfile and json raise on bytes that are not theirs."""
+UNBUILDABLE = (*UNREADABLE, AttributeError, ArithmeticError)
+"""What a class raises when it is built from values that are not its own."""
 
 
 # -------------------------------------------------------------------------------------------------------------- writing
@@ -49,24 +44,29 @@ READ_ERRORS = (
 
 def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
     """Write a tree of numbers, strings, arrays and components to ``path``, atomically."""
-    target = Path(path)
+    target = Path(path).resolve()  # through a link to what it stands for
     packer = _Packer()
     tree = packer.pack(content, "metric")
     head = {"format": FORMAT, "metricforge": __version__, "plugins": packer.plugins, "content": tree}
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
     try:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+        # like any new file; mkstemp would make it private
+        handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
     except OSError as error:
         raise InputError(
             f"path: cannot write {str(target)!r}: {error.strerror}; choose a folder that can be written"
         ) from None
-    temporary = Path(name)
     try:
         with os.fdopen(handle, "w+b") as file:
             _write_zip(file, head, packer.arrays)
             file.flush()
             os.fsync(file.fileno())
-        _keep_permissions(temporary, target)
+        if target.exists():
+            temporary.chmod(target.stat().st_mode & 0o777)
         temporary.replace(target)
+    except IsADirectoryError:
+        temporary.unlink()
+        raise InputError(f"path: {str(target)!r} is a folder; give the name of a file") from None
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink()
@@ -99,17 +99,6 @@ def _digest(file: Any, end: int) -> bytes:
     return state.digest()
 
 
-def _keep_permissions(temporary: Path, target: Path) -> None:
-    # mkstemp makes files private; a saved model should be as readable as any new file, or as the one it replaces.
-    if target.exists():
-        mode = target.stat().st_mode & 0o777
-    else:
-        mask = os.umask(0)
-        os.umask(mask)
-        mode = 0o666 & ~mask
-    temporary.chmod(mode)
-
-
 class _Packer:
     def __init__(self) -> None:
         self.arrays: list[Any] = []
@@ -125,7 +114,11 @@ class _Packer:
         if isinstance(value, float):
             return value if math.isfinite(value) else {"float": repr(value)}
         if isinstance(value, list | tuple):
-            return {type(value).__name__: [self.pack(v, f"{path}[{i}]") for i, v in enumerate(value)]}
+            return {
+                "list" if isinstance(value, list) else "tuple": [
+                    self.pack(v, f"{path}[{i}]") for i, v in enumerate(value)
+                ]
+            }
         if isinstance(value, dict):
             return {"dict": [[self.pack(k, path), self.pack(v, f"{path}.{k}")] for k, v in value.items()]}
         if isinstance(value, np.ndarray):
@@ -176,7 +169,10 @@ class _Packer:
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read what `write` wrote; any damage is one `ModelFileError`."""
-    shown = repr(os.fspath(path))
+    try:
+        shown = repr(os.fspath(path))
+    except TypeError:
+        raise InputError(f"path must be the name of a file, got {path!r}") from None
     try:
         file = Path(path).open("rb")  # noqa: SIM115 - closed by the with below
     except OSError as error:
@@ -187,8 +183,9 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         content = _Unpacker(arrays, head["plugins"], shown).unpack(head["content"])
     except ModelFileError:
         raise
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
-        raise ModelFileError(f"{shown} holds a model this metricforge cannot rebuild: {error}") from error
+    except UNBUILDABLE as error:
+        why = " ".join(str(error).split())[:200]
+        raise ModelFileError(f"{shown} holds a model this metricforge cannot rebuild: {why}") from error
     if not isinstance(content, dict):
         raise ModelFileError(f"{shown} is not a saved metric")
     return content
@@ -207,18 +204,32 @@ def _read_zip(file: Any, shown: str) -> tuple[dict[str, Any], list[Any]]:
     try:
         with zipfile.ZipFile(file) as archive:
             head = json.loads(archive.read("metric.json"))
+            if not isinstance(head["format"], int) or not isinstance(head["plugins"], dict):
+                raise ValueError("the head is of a wrong kind")
             if head["format"] > FORMAT:
                 raise ModelFileError(
                     f"{shown} was written by metricforge {head['metricforge']} in a later format ({head['format']}; "
                     f"this one reads up to {FORMAT}); upgrade with pip install --upgrade metricforge"
                 )
             names = [f"{i}.npy" for i in range(len(archive.namelist()) - 1)]
-            arrays = [np.lib.format.read_array(io.BytesIO(archive.read(n)), allow_pickle=False) for n in names]
+            arrays = [_read_array(archive, name) for name in names]
     except ModelFileError:
         raise
-    except READ_ERRORS as error:
+    except UNREADABLE as error:
         raise ModelFileError(damaged) from error
     return head, arrays
+
+
+def _read_array(archive: zipfile.ZipFile, name: str) -> Any:
+    with archive.open(name) as member:
+        version = np.lib.format.read_magic(member)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, dtype = read(member)
+        # a header may ask for any amount of memory; the member says how much there is
+        if dtype.hasobject or math.prod(shape) * dtype.itemsize > archive.getinfo(name).file_size:
+            raise ValueError(f"{name} is not a plain array")
+    with archive.open(name) as member:
+        return np.lib.format.read_array(member, allow_pickle=False)
 
 
 def _looks_like_ours(file: Any) -> bool:
@@ -242,7 +253,7 @@ class _Unpacker:
         if "dict" in value:
             return {self.unpack(k): self.unpack(v) for k, v in value["dict"]}
         if "array" in value:
-            return self.arrays[value["array"]]
+            return self.arrays[operator.index(value["array"])]
         if "strings" in value:
             return self._strings(value)
         if "csr" in value:
@@ -263,17 +274,23 @@ class _Unpacker:
         from scipy import sparse
 
         kind = sparse.csr_matrix if value["class"] == "csr_matrix" else sparse.csr_array
-        return kind(tuple(self.unpack(part) for part in value["csr"]), shape=tuple(value["shape"]))
+        made = kind(tuple(self.unpack(part) for part in value["csr"]), shape=tuple(value["shape"]))
+        made.check_format(full_check=True)  # indices out of range would crash the first product
+        return made
 
     def _component(self, value: Any) -> Any:
         kind, name, plugin = value["component"], value["name"], value["plugin"]
+        if kind not in KINDS:
+            raise ModelFileError(f"{self.shown} holds a component of the unknown kind {kind!r}")
         about = self.plugins.get(plugin, {})
         entry = next((e for e in registry.entries(kind) if e.name == name and e.plugin == plugin), None)
         if entry is None:
-            package = about.get("distribution") or plugin
+            package = str(about.get("distribution") or "")
+            # the name comes from the file: show it as a command only where it can be nothing else
+            known = re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", package)
+            repair = f"pip install {package}" if known else "install it, or register it with mf.register"
             raise MissingPluginError(
-                f"{self.shown} needs {kind} {name!r} of plugin {plugin!r}, which is not installed; "
-                f"pip install {package}" + ("" if about.get("distribution") else " (or register it with mf.register)")
+                f"{self.shown} needs {kind} {name!r} of plugin {plugin!r}, which is not installed; {repair}"
             )
         cls = entry.load()
         return cls(**self._fields(value, cls))

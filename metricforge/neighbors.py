@@ -31,20 +31,20 @@ _log = logging.getLogger(__name__)
 
 METHODS = ("auto", "exact", "tree", "pynndescent")
 
-# One work block.  A search holds a few of them at a time, and a product of this size runs at full speed.
-_BLOCK_BYTES = 16 * 2**20
-# Rows in one block of queries: int16 row numbers sort by radix, and preparing a tile costs below 1/10 of its product.
-_MOST_ROWS = 1024
-# Above this share of nonzeros a dense product beats the sparse one (break-even 0.06 at 100 to 10,000 features).
+# A tile of distances.  Smaller ones stay in the cache, larger ones multiply faster: flat between 2 and 8 MB.
+_TILE_BYTES = 8 * 2**20
+# Queries in a tile: many, because the rows they meet are prepared for them; row numbers must fit an int16.
+_TILE_QUERIES = 1024
+# Above this share of nonzeros a dense product beats the sparse one (equal near 0.06, at 100 to 10,000 features).
 _DENSE_SHARE = 1 / 16
-# A KD tree beats the blocked product up to here on Gaussian rows, its worst case (20,000 rows: see _choose).
-_TREE_FEATURES = 6
+# 20,000 Gaussian rows, the worst for a tree: 0.7 s against 1.8 s exact at 7 features, 2.4 against 1.9 at 10.
+_TREE_FEATURES = 7
 # Neighbours beyond k asked of the tree, so that a tie at the k-th place is seen to end; if not, 4 and 16 times as many.
 _TREE_SPARE = 8
 _TREE_GROWTH = (1, 4, 16)
-# NN-descent walks along its own lists: short ones lose recall (k = 1: 0.25 with two entries, 0.99 with sixteen).
-_LEAST_DESCENT = 16
-# Seconds of exact search that buy the compilation (33 s in every new process), the import and the descent.
+# NN-descent follows its own lists, and short ones mislead it: recall at k = 1 is 0.95 with 2 entries, 1.00 with 16.
+_DESCENT_LIST = 16
+# Seconds on one core at which NN-descent draws level in a new process: 33 to compile, 2 to import, 4 to 10 to run.
 _DESCENT_SECONDS = 45.0
 
 
@@ -105,7 +105,7 @@ def search(X: Any, k: int, *, queries: Any | None = None, method: str | Search =
     if method not in METHODS:
         raise UnknownNameError(f"method {method!r} is unknown; {nearest(str(method), METHODS)}")
     if method == "auto":
-        method = _choose(X, Q, k, itself=queries is None)
+        method = _choose(X, Q, itself=queries is None)
     own = np.arange(X.shape[0]) if queries is None else None
     if method == "exact":
         return _exact(X, Q, k, own)
@@ -145,7 +145,7 @@ def search_blocks(distance_block: DistanceBlock, n: int, q: int, k: int, *, excl
     if exclude_self and q != n:
         raise InputError(f"exclude_self needs the queries to be the rows, but q = {q} and n = {n}; pass q = n")
     own = np.arange(n) if exclude_self else None
-    return _scan(_Given(distance_block), n, q, k, own, *_block_shape(1, k))
+    return _scan(_Given(distance_block), n, q, k, own, *_tile_shape(1, k))
 
 
 def graph(indices: Array, *, kind: Literal["mutual", "union"] = "mutual", n: int | None = None) -> csr_array:
@@ -319,14 +319,14 @@ def _largest(X: Any) -> float:
 
 def _whole_numbered(X: Any) -> bool:
     values = X.data[:, None] if is_sparse(X) else X
-    parts = (values[part] for part in blocks(values.shape[0], 8 * values.shape[1], _BLOCK_BYTES))
+    parts = (values[part] for part in blocks(values.shape[0], 8 * values.shape[1], _TILE_BYTES))
     return all(bool((np.rint(part) == part).all()) for part in parts)
 
 
 # The choice ----------------------------------------------------------------------------------------------------
 
 
-def _choose(X: Any, Q: Any, k: int, itself: bool) -> str:
+def _choose(X: Any, Q: Any, itself: bool) -> str:
     """Return the method with the least expected time in a new process; depends on shapes and nonzeros only."""
     n, d = X.shape
     if not is_sparse(X) and d <= _TREE_FEATURES:
@@ -352,8 +352,8 @@ def _pair_distances(X: Any, Q: Any, rows: Array, cols: Array) -> Array:
     """
     out = np.empty(rows.size)
     width = 4 + 4 * X.nnz // X.shape[0] if is_sparse(X) else X.shape[1]
-    # A sixteenth of a block stays in the cache between the passes over the differences.
-    for part in blocks(rows.size, 8 * width, _BLOCK_BYTES // 16):
+    # An eighth of a tile stays in the cache between the passes over the differences.
+    for part in blocks(rows.size, 8 * width, _TILE_BYTES // 8):
         if is_sparse(X):
             apart = Q[rows[part]].astype(np.float64) - X[cols[part]].astype(np.float64)
             out[part] = np.asarray(apart.multiply(apart).sum(axis=1)).ravel()
@@ -368,7 +368,7 @@ def _squared_norms(X: Any, centre: Array) -> Array:
         X = X.astype(np.float64)
         return np.asarray(X.multiply(X).sum(axis=1)).ravel()
     out = np.empty(X.shape[0])
-    for part in blocks(X.shape[0], 8 * X.shape[1], _BLOCK_BYTES):
+    for part in blocks(X.shape[0], 8 * X.shape[1], _TILE_BYTES):
         block = X[part] - centre
         out[part] = np.einsum("ij,ij->i", block, block)
     return out
@@ -476,15 +476,15 @@ def _exact(X: Any, Q: Any, k: int, own: Array | None) -> Found:
     """Search by blocked products; ``own[i]`` is the row of X that query i is and may not find."""
     source = _Euclidean(X, Q)
     width = X.shape[1] if source.multiplies_dense else 1 + X.nnz // X.shape[0]
-    indices, keys = _scan(source, X.shape[0], Q.shape[0], k, own, *_block_shape(width, k))
+    indices, keys = _scan(source, X.shape[0], Q.shape[0], k, own, *_tile_shape(width, k))
     return indices, np.sqrt(keys, out=keys) if source.settled else keys
 
 
-def _block_shape(width: int, k: int) -> tuple[int, int]:
-    """Return (queries, rows) of a tile such that the tile, its operands and the k-lists are a block each."""
-    numbers = _BLOCK_BYTES // 8
-    rows = min(_MOST_ROWS, max(1, numbers // max(width, k)))
-    return rows, max(1, numbers // max(width, rows))
+def _tile_shape(width: int, k: int) -> tuple[int, int]:
+    """Return how many queries and rows make a tile, such that wide operands and long lists stay small too."""
+    numbers = _TILE_BYTES // 8
+    queries = min(_TILE_QUERIES, max(1, numbers // max(width // 4, 8 * k)))
+    return queries, max(1, numbers // max(width // 4, queries))
 
 
 def _scan(source: _Source, n: int, q: int, k: int, own: Array | None, rows: int, cols: int) -> Found:
@@ -624,7 +624,7 @@ def _tree(X: Any, Q: Any, k: int, own: Array | None) -> Found:
     for growth in _TREE_GROWTH:
         asked = min(n, growth * (k + _TREE_SPARE))
         left = [rows[:0]]
-        for part in blocks(rows.size, 8 * asked, _BLOCK_BYTES):
+        for part in blocks(rows.size, 8 * asked, _TILE_BYTES):
             distances, candidates = map(np.asarray, tree.query(Q[rows[part]], k=list(range(1, asked + 1))))
             outside = np.inf if asked == n else shrink * distances[:, -1]
             left.append(_rank_into(found, X, Q, rows[part], candidates, outside, own))
@@ -640,6 +640,7 @@ def _descent(X: Any, Q: Any, k: int, own: Array | None, seed: int) -> Found:
     n, q = X.shape[0], Q.shape[0]
     centre = X.mean(axis=0, dtype=np.float64) if not is_sparse(X) else None
     scale = _largest(X if centre is None else np.stack((X.max(axis=0), X.min(axis=0))) - centre) or 1.0
+    listed = min(n, max(k + 1, _DESCENT_LIST))
     threads = numba.get_num_threads()
     try:
         with warnings.catch_warnings():
@@ -647,16 +648,18 @@ def _descent(X: Any, Q: Any, k: int, own: Array | None, seed: int) -> Found:
             warnings.filterwarnings("ignore", message="Failed to correctly find", category=UserWarning)
             index = NNDescent(
                 _single(X, centre, scale),
-                n_neighbors=min(n, max(k + 1, _LEAST_DESCENT)),
+                n_neighbors=listed,
                 random_state=int(np.random.default_rng(seed).integers(2**31)),
                 n_jobs=1,  # more threads race, and the answer varies
             )
-            candidates = (index.neighbor_graph if own is not None else index.query(_single(Q, centre, scale), k))[0]
+            candidates = (index.neighbor_graph if own is not None else index.query(_single(Q, centre, scale), listed))[
+                0
+            ]
     finally:
         numba.set_num_threads(threads)
     found = np.empty((q, k), dtype=np.int64), np.empty((q, k))
     rows = np.arange(q)
-    parts = blocks(q, 8 * candidates.shape[1], _BLOCK_BYTES)
+    parts = blocks(q, 8 * candidates.shape[1], _TILE_BYTES)
     short = [_rank_into(found, X, Q, rows[part], candidates[part], np.inf, own) for part in parts]
     return _complete(found, X, Q, np.concatenate(short), own, "pynndescent")
 
@@ -666,6 +669,6 @@ def _single(X: Any, centre: Array | None, scale: float) -> Any:
     if centre is None:
         return (X / scale).astype(np.float32)
     out = np.empty(X.shape, dtype=np.float32)
-    for part in blocks(X.shape[0], 8 * X.shape[1], _BLOCK_BYTES):
+    for part in blocks(X.shape[0], 8 * X.shape[1], _TILE_BYTES):
         out[part] = (X[part] - centre) / scale
     return out

@@ -13,7 +13,7 @@ import importlib.util
 import logging
 import sys
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -62,7 +62,7 @@ class Entry:
     @property
     def missing(self) -> tuple[str, ...]:
         """The required modules that are not installed."""
-        return tuple(m for m in self.requires if importlib.util.find_spec(m) is None)
+        return tuple(name for name in self.requires if not _installed(name))
 
     def load(self) -> Any:
         """Import the target; errors keep their type and gain a note that names the plugin."""
@@ -118,6 +118,8 @@ class Registrar:
         if isinstance(target, str) and not all(target.partition(":")):
             raise InputError(f"target of {kind} {name!r} must read 'package.module:Class', got {target!r}")
         requires = (requires,) if isinstance(requires, str) else tuple(requires)
+        if not all(isinstance(module, str) and module for module in requires):
+            raise InputError(f"requires of {kind} {name!r} must name modules, got {requires!r}")
         self.entries.append(Entry(kind, name, target, self.plugin, requires, install))
 
 
@@ -143,39 +145,48 @@ class Registry:
     def __init__(self, *, discover: bool = True) -> None:
         self._lock = RLock()
         self._discovered = not discover
+        self._discovering = False
         self._manager = pluggy.PluginManager(GROUP)
         self._manager.add_hookspecs(hookspecs)
         self._entries: dict[tuple[str, str], Entry] = {}
         self._plugins: dict[str, Plugin] = {}
+        self._refused: dict[tuple[str, str], Plugin] = {}
         self._silenced: set[str] = set()
 
     # -- loading -------------------------------------------------------------------------------------------------
 
     def _discover(self) -> None:
         with self._lock:
-            if self._discovered:
+            if self._discovered or self._discovering:
                 return
-            self._discovered = True
-            found = {(e.name, e.value): e for e in importlib.metadata.entry_points(group=GROUP)}
-            # the core's own parts first: a stranger cannot take their names
-            for point in sorted(
-                found.values(), key=lambda e: (not e.value.startswith("metricforge."), e.name, e.value)
-            ):
+            self._discovering = True
+            try:
+                self._load_all()
+                self._discovered = True
+            finally:
+                self._discovering = False
+
+    def _load_all(self) -> None:
+        found = {(e.name, e.value): e for e in importlib.metadata.entry_points(group=GROUP)}
+        # what ships with metricforge first, so that nobody else can take its names
+        for point in sorted(found.values(), key=lambda e: (_distribution(e)[0] != "metricforge", e.name, e.value)):
+            if point.name not in self._plugins or _distribution(point)[0] != self._plugins[point.name].distribution:
                 self._load(point)
 
     def _load(self, point: importlib.metadata.EntryPoint) -> None:
-        dist = point.dist
-        about = {"distribution": dist.name, "version": dist.version} if dist else {}
+        name, version = _distribution(point)
         try:
             # a plugin that calls sys.exit on import must not end the program
             module = point.load()
         except (Exception, SystemExit) as error:
-            self._refuse(point.name, f"import of {point.value!r} failed: {_say(error)}", about)
+            log.warning(
+                "%s", self._refuse(point.name, f"import of {point.value!r} failed: {_say(error)}", name, version)
+            )
             return
         try:
-            self.register(module, name=point.name, **about)
-        except PluginError:
-            log.warning("%s", self._plugins[point.name].error)
+            self.register(module, name=point.name, distribution=name, version=version)
+        except PluginError as error:
+            log.warning("%s", error)
 
     def register(self, plugin: Any, *, name: str, distribution: str = "", version: str = "") -> Plugin:
         """Take a plugin in, whole or not at all.
@@ -185,31 +196,32 @@ class Registry:
         PluginError
             When it is refused; `plugins` then lists it with its error.
         """
-        about = {"distribution": distribution, "version": version}
         with self._lock:
             holder = self._plugins.get(name)
-            if holder is not None and holder.ok:
-                raise PluginError(
-                    f"plugin {name!r} is registered already{_by(holder)}; choose another name for the entry point"
-                )
             try:
+                if holder is not None:
+                    raise _RefusedError(f"its name is taken{_by(holder)}; choose another for the entry point")
                 entries = self._admit(plugin, name)
             except _RefusedError as refused:
-                raise PluginError(self._refuse(name, str(refused), about)) from refused.__cause__
+                told = self._refuse(name, str(refused), distribution, version)
+                raise PluginError(told) from refused.__cause__
             for entry in entries:
                 self._entries[entry.kind, entry.name] = entry
             self._plugins[name] = Plugin(name, distribution, version, tuple(entries))
+            self._refused.pop((name, distribution), None)
             return self._plugins[name]
 
     def _admit(self, plugin: Any, name: str) -> list[Entry]:
         manager = self._manager
         try:
-            manager.register(plugin, name=name)
-        except (pluggy.PluginValidationError, ValueError) as error:
-            if manager.get_plugin(name) is plugin:
-                manager.unregister(name=name)
-            raise _RefusedError(f"its hook has a wrong signature: {error}") from error
+            hash(plugin)
+        except TypeError as error:
+            raise _RefusedError(
+                f"it is a {type(plugin).__name__}, which cannot be hashed; freeze the dataclass"
+            ) from error
+        taken_in = False
         try:
+            manager.register(plugin, name=name)
             self._check_hooks(plugin)
             registrar = Registrar(name)
             others = [p for p in manager.get_plugins() if p is not plugin]
@@ -218,9 +230,17 @@ class Registry:
             except (Exception, SystemExit) as error:
                 raise _RefusedError(f"its hook metricforge_register raised {_say(error)}") from error
             self._check_names(registrar.entries)
+            taken_in = True
+        except pluggy.PluginValidationError as error:
+            raise _RefusedError(f"its hook has a wrong signature: {error}") from error
         except _RefusedError:
-            manager.unregister(name=name)
             raise
+        except Exception as error:
+            raise _RefusedError(f"looking at it raised {_say(error)}") from error
+        finally:
+            # after a failed signature check pluggy keeps the name
+            if not taken_in and manager.get_plugin(name) is plugin:
+                manager.unregister(name=name)
         return registrar.entries
 
     def _check_hooks(self, plugin: Any) -> None:
@@ -245,9 +265,9 @@ class Registry:
                     "rename it"
                 )
 
-    def _refuse(self, name: str, reason: str, about: Mapping[str, Any]) -> str:
+    def _refuse(self, name: str, reason: str, distribution: str, version: str) -> str:
         text = f"plugin {name!r} was refused: {reason}"
-        self._plugins.setdefault(name, Plugin(name, error=text, **about))
+        self._refused[name, distribution] = Plugin(name, distribution, version, error=text)
         return text
 
     # -- looking up ----------------------------------------------------------------------------------------------
@@ -255,7 +275,7 @@ class Registry:
     def plugins(self) -> list[Plugin]:
         """Return every plugin that was found, the refused ones with their error."""
         self._discover()
-        return list(self._plugins.values())
+        return [*self._plugins.values(), *self._refused.values()]
 
     def entries(self, kind: str) -> list[Entry]:
         """Return the components of one kind, by name."""
@@ -268,7 +288,7 @@ class Registry:
         found = self._entries.get((kind, name))
         if found is None:
             known = [e.name for e in self.entries(kind)]
-            broken = [p.name for p in self._plugins.values() if not p.ok]
+            broken = [p.name for p in self._refused.values()]
             hint = f" (plugins that failed to load: {', '.join(broken)}; see mf.plugins())" if broken else ""
             raise UnknownNameError(f"{kind}={name!r} is unknown; {nearest(name, known)}{hint}")
         return found
@@ -349,6 +369,17 @@ class Registry:
 
 class _RefusedError(Exception):
     """Why a plugin is not taken in."""
+
+
+def _distribution(point: importlib.metadata.EntryPoint) -> tuple[str, str]:
+    return (point.dist.name, point.dist.version) if point.dist else ("", "")
+
+
+def _installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):  # a parent package is missing, or the name is no module's
+        return False
 
 
 def _say(error: BaseException) -> str:

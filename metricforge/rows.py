@@ -54,6 +54,11 @@ def width(X: Any) -> int | None:
     return int(shape[1]) if len(shape) == 2 else None
 
 
+def as_float64(X: Any) -> Any:
+    """Return float32 rows as float64, and any other rows as they are."""
+    return X.astype(np.float64) if getattr(X, "dtype", None) == np.float32 else X
+
+
 def float_dtype(X: Any) -> np.dtype[Any]:
     """Return float32 for float32 rows and float64 for everything else."""
     return np.dtype(np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64)
@@ -74,6 +79,8 @@ def as_vectors(X: Any, name: str = "X") -> Any:
         return _csr_vectors(X, name)
     if hasattr(X, "columns") and hasattr(X, "to_numpy"):
         X = X.to_numpy()
+    if isinstance(X, np.ma.MaskedArray) and X.mask.any():
+        raise InputError(f"{name} is a masked array with masked cells; fill them first, for instance {name}.filled(0)")
     try:
         A = np.asarray(X)
     except ValueError as error:
@@ -93,9 +100,11 @@ def as_vectors(X: Any, name: str = "X") -> Any:
         raise InputError(f"{name} must be 2-d (rows × features), got shape {A.shape}; flatten each row first")
     _check_not_empty(A, name)
     if A.dtype not in (np.float32, np.float64):
+        if A.dtype.kind in "mM":
+            raise InputError(f"{name} must hold numbers, got dates or times; convert them, for instance to days")
         try:
             A = A.astype(np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             bad = next((i for i in range(len(A)) if not _is_numeric(A[i])), 0)
             raise InputError(
                 f"{name} must hold numbers; {first_rows([bad])} has {A[bad].tolist()!r}. Encode text columns first, "
@@ -112,9 +121,7 @@ def as_strings(X: Any, name: str = "X") -> Any:
         return X
     if isinstance(X, str):
         raise InputError(f"{name} is one string; give a sequence of strings, for instance [{X[:8]!r}, ...]")
-    if hasattr(X, "to_numpy"):
-        X = X.to_numpy()
-    items = list(X)
+    items = _items(X, name)
     bad = [i for i, s in enumerate(items) if not isinstance(s, str)]
     if bad:
         got = type(items[bad[0]]).__name__
@@ -133,16 +140,25 @@ def as_objects(X: Any, name: str = "X") -> Any:
     if is_dask(X):
         _check_dask_rows(X, name, ndim=None)
         return X
-    if hasattr(X, "shape"):
+    if hasattr(X, "shape") and len(X.shape):
         if X.shape[0] == 0:
             raise InputError(f"{name} has 0 sample(s); give at least one row")
         return X
-    items = list(X)
+    items = _items(X, name)
     if not items:
         raise InputError(f"{name} has 0 sample(s); give at least one row")
     A = np.empty(len(items), dtype=object)
     A[:] = items
     return A
+
+
+def _items(X: Any, name: str) -> list[Any]:
+    if hasattr(X, "to_numpy"):
+        X = X.to_numpy()
+    try:
+        return list(X)
+    except TypeError:
+        raise InputError(f"{name} must be a sequence with one item per row, got {X!r}") from None
 
 
 def check_widths(X: Any, Y: Any, names: tuple[str, str] = ("X", "Y")) -> None:
@@ -157,7 +173,7 @@ def check_widths(X: Any, Y: Any, names: tuple[str, str] = ("X", "Y")) -> None:
 def _is_numeric(row: Array) -> bool:
     try:
         row.astype(np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return False
     return True
 
@@ -176,14 +192,24 @@ def _check_not_empty(A: Any, name: str) -> None:
 def _check_finite(A: Array, name: str, offset: int = 0) -> None:
     # min and max propagate NaN and need no n × d temporary.
     with np.errstate(invalid="ignore"):
-        if np.isfinite(A.min()) and np.isfinite(A.max()):
-            return
+        size = max(A.max(), -A.min())
+    if np.isfinite(size):
+        _check_size(float(size), A.dtype, name)
+        return
     bad = np.flatnonzero(~np.isfinite(A).all(axis=1)) + offset
     kind = "NaN" if np.isnan(A).any() else "infinity"
     raise InputError(
         f"{name} contains {kind} in {len(bad)} row(s), first {first_rows(bad)}; "
         "drop those rows or fill them, for instance with sklearn.impute.SimpleImputer"
     )
+
+
+def _check_size(size: float, dtype: Any, name: str) -> None:
+    if size > (1e18 if dtype == np.float32 else 1e150):
+        raise InputError(
+            f"{name} has values up to {size:.3g}, whose squares overflow; rescale its features, "
+            "for instance with sklearn.preprocessing.StandardScaler"
+        )
 
 
 def _csr_vectors(X: Any, name: str) -> Any:
@@ -202,6 +228,8 @@ def _csr_vectors(X: Any, name: str) -> Any:
         raise InputError(
             f"{name} contains {kind} in {len(bad)} row(s), first {first_rows(bad)}; drop or fill those rows"
         )
+    if A.nnz:
+        _check_size(float(max(A.data.max(), -A.data.min())), A.dtype, name)
     if not A.has_canonical_format:
         A = A.copy() if A is X else A
         A.sum_duplicates()
@@ -223,6 +251,7 @@ def _check_dask_rows(X: Any, name: str, ndim: int | None) -> None:
 
 def _dask_vectors(X: Any, name: str) -> Any:
     _check_dask_rows(X, name, ndim=2)
+    _check_not_empty(X, name)
     if X.dtype.kind not in "fiub":
         raise InputError(f"{name} must hold real numbers, got a dask array of dtype {X.dtype}")
     if X.numblocks[1] > 1:
@@ -319,7 +348,7 @@ def map_rows(function: Callable[[Any], Array], X: Any, columns: int | None, dtyp
         extra = {"drop_axis": 1} if X.ndim == 2 and columns is None else {}
         extra |= {"new_axis": 1} if X.ndim == 1 and columns is not None else {}
         held = dask.delayed(function, pure=True, traverse=False)
-        return da.map_blocks(_call, X, function=held, dtype=dtype, chunks=out, meta=meta, **extra)
+        return da.map_blocks(_call, X, function=held, out=dtype, dtype=dtype, chunks=out, meta=meta, **extra)
     n = count(X)
     result = np.empty(n if columns is None else (n, columns), dtype=dtype)
     row_bytes = 8 * max(columns or 1, width(X) or 1)
@@ -344,19 +373,8 @@ def map_pairs(function: Callable[[Any, Any], Array], X: Any, Y: Any, dtype: Any)
     first = "ik" if X.ndim == 2 else "i"
     second = "jk" if Y.ndim == 2 else "j"
     meta = np.empty((0, 0), dtype=dtype)
-    return da.blockwise(
-        _call_pair,
-        "ij",
-        X,
-        first,
-        Y,
-        second,
-        function=held,
-        concatenate=True,
-        dtype=dtype,
-        meta=meta,
-        align_arrays=False,
-    )
+    how = {"function": held, "out": dtype, "dtype": dtype, "meta": meta}
+    return da.blockwise(_call_pair, "ij", X, first, Y, second, concatenate=True, align_arrays=False, **how)
 
 
 def map_paired(function: Callable[[Any, Any], Array], X: Any, Y: Any, dtype: Any) -> Any:
@@ -371,11 +389,20 @@ def map_paired(function: Callable[[Any, Any], Array], X: Any, Y: Any, dtype: Any
         held = dask.delayed(function, pure=True, traverse=False)
         drop = {"drop_axis": 1} if X.ndim == 2 else {}
         meta = np.empty(0, dtype=dtype)
-        return da.map_blocks(_call_pair, X, Y, function=held, dtype=dtype, chunks=(X.chunks[0],), meta=meta, **drop)
+        how = {"function": held, "out": dtype, "dtype": dtype, "chunks": (X.chunks[0],), "meta": meta}
+        return da.map_blocks(_call_pair, X, Y, **how, **drop)
     n = count(X)
     result = np.empty(n, dtype=dtype)
     for part in blocks(n, 64 * (width(X) or 1)):
         result[part] = function(X[part], Y[part])
+    return result
+
+
+def map_relations(function: Callable[[Any, Any], Array], X: Any, pairs: Array) -> Array:
+    """Return ``function(X[i], X[j])`` for an (p, 2) array of row numbers, a block of pairs at a time."""
+    result = np.empty(len(pairs))
+    for part in blocks(len(pairs), 32 * (width(X) or 32)):
+        result[part] = function(take(X, pairs[part, 0]), take(X, pairs[part, 1]))
     return result
 
 
@@ -400,12 +427,12 @@ def fold(function: Callable[..., Any], join: Callable[[list[Any]], Any], X: Any,
     return add(results).compute() if len(parts) == 1 else results[0].compute()
 
 
-def _call(block: Any, function: Callable[[Any], Array]) -> Array:
-    return function(block)
+def _call(block: Any, function: Callable[[Any], Array], out: Any) -> Array:
+    return function(block).astype(out, copy=False)
 
 
-def _call_pair(X: Any, Y: Any, function: Callable[[Any, Any], Array]) -> Array:
-    return function(X, Y)
+def _call_pair(X: Any, Y: Any, function: Callable[[Any, Any], Array], out: Any) -> Array:
+    return function(X, Y).astype(out, copy=False)
 
 
 # ------------------------------------------------------------------------------------------------ equality by content
@@ -439,6 +466,12 @@ def _feed(state: Any, value: Any) -> None:
         state.update(f"{type(value).__module__}.{type(value).__qualname__}".encode())
         for field in fields(value):
             _feed(state, getattr(value, field.name))
+    elif isinstance(value, bool | np.bool_ | str | bytes) or value is None:
+        state.update(f"{type(value).__name__.rstrip('_')}:{value!r};".encode())
+    elif isinstance(value, int | float | np.number):
+        # 1, 1.0 and np.float64(1) are one number
+        number = float(value)
+        state.update(f"number:{number if abs(number) < 2**53 else value!r};".encode())
     else:
         state.update(f"{type(value).__name__}:{value!r};".encode())
 

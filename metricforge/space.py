@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from . import psd
 from . import rows as _rows
 from .errors import InputError, MemoryBudgetError
-from .kernels import Kernel, Linear, Mixture, squared_euclidean
-from .rows import ComparedByContent
+from .kernels import Kernel, Mixture, squared_euclidean
+from .rows import ComparedByContent, as_float64
 
 Array = NDArray[Any]
 
@@ -58,12 +58,17 @@ def parse_bytes(text: str) -> int:
         raise InputError(f"METRICFORGE_MEMORY={text!r} is no amount of memory; write for instance 2GB") from None
 
 
+def show_bytes(size: int) -> str:
+    """Return an amount of memory in words."""
+    return f"{size / 1e9:.1f} GB" if size >= 10**8 else f"{size / 1e6:.2g} MB"
+
+
 def check_memory(needed: int, what: str, repair: str) -> None:
     """Raise MemoryBudgetError when ``needed`` bytes exceed the budget."""
     budget = memory_budget()
     if needed > budget:
         raise MemoryBudgetError(
-            f"{what} would take {needed / 1e9:.1f} GB, and the memory budget is {budget / 1e9:.1f} GB; {repair}, "
+            f"{what} would take {show_bytes(needed)}, and the memory budget is {show_bytes(budget)}; {repair}, "
             "or raise the budget with the environment variable METRICFORGE_MEMORY"
         )
 
@@ -84,21 +89,19 @@ class FeatureMap(ComparedByContent):
     mix : (l, m) array, or None for the identity
     columns : int
         The number of features m.
+    exact : bool
+        Whether inner products of features are the kernel's for every row, not only on the span of landmarks.
     """
 
     kernel: Kernel
     landmarks: Any
     mix: Array | None
     columns: int
-
-    @property
-    def exact(self) -> bool:
-        """Whether φ(x)'φ(y) = k(x, y) for every row, not only on the span of landmarks."""
-        return self.landmarks is None and self.mix is None
+    exact: bool = False
 
     def block(self, X: Any) -> Array:
         """Return the float64 features of rows in memory."""
-        X = _as_float64(X)
+        X = as_float64(X)
         base: Any = self.kernel.features(X) if self.landmarks is None else self.kernel.block(X, self.landmarks)
         if self.mix is not None:
             return np.asarray(base @ self.mix)
@@ -108,9 +111,13 @@ class FeatureMap(ComparedByContent):
         """Return the (n, m) features of checked rows: an array, or a lazy dask array."""
         return _rows.map_rows(self.block, X, self.columns, _rows.float_dtype(X))
 
-    def rotated(self, R: Array) -> FeatureMap:
-        """Return the map φ(x)'R."""
-        return replace(self, mix=R if self.mix is None else self.mix @ R, columns=R.shape[1])
+    def rotated(self, R: Array, *, exact: bool = False) -> FeatureMap:
+        """Return the map φ(x)'R; whether it is exact for the kernel it then stands for, the caller knows."""
+        return replace(self, mix=R if self.mix is None else self.mix @ R, columns=R.shape[1], exact=exact)
+
+    def scaled(self, weight: float) -> FeatureMap:
+        """Return the map of ``weight`` times the kernel."""
+        return self.rotated(np.sqrt(weight) * np.eye(self.columns), exact=self.exact)
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,13 +145,15 @@ class Stacked(ComparedByContent):
         return _rows.map_rows(self.block, X, self.columns, _rows.float_dtype(X))
 
 
-def _as_float64(X: Any) -> Any:
-    return X.astype(np.float64) if getattr(X, "dtype", None) == np.float32 else X
+def explicit_width(kernel: Kernel, X: Any) -> int | None:
+    """Return the number of explicit features of a kernel, or None where it has none."""
+    row = kernel.features(_rows.take(X, np.arange(1)))
+    return None if row is None else int(row.shape[1])
 
 
 def explicit_map(kernel: Kernel, width: int) -> FeatureMap:
     """Return the map of a kernel that has explicit features."""
-    return FeatureMap(kernel, None, None, width)
+    return FeatureMap(kernel, None, None, width, exact=True)
 
 
 def landmark_map(kernel: Kernel, landmarks: Any) -> FeatureMap:
@@ -154,7 +163,7 @@ def landmark_map(kernel: Kernel, landmarks: Any) -> FeatureMap:
     """
     from scipy.linalg import solve_triangular
 
-    landmarks = _as_float64(landmarks)
+    landmarks = as_float64(landmarks)
     chosen, L = pivoted_cholesky(kernel.block(landmarks, landmarks))
     mix = solve_triangular(L, np.eye(len(L)), lower=True).T
     return FeatureMap(kernel, landmarks[chosen], mix, len(L))
@@ -168,11 +177,27 @@ def pivoted_cholesky(K: Array, *, tol: float = RANK_TOL) -> tuple[Array, Array]:
     from scipy.linalg.lapack import dpstrf
 
     K = np.asfortranarray(K, dtype=np.float64)
-    largest = float(K.diagonal().max()) if len(K) else 0.0
+    diagonal = K.diagonal().copy()
+    largest = check_diagonal(diagonal)
+    C, pivots, rank, _ = dpstrf(K, tol=tol * largest, lower=1)
+    pivots = np.asarray(pivots) - 1
+    left = diagonal[pivots[rank:]] - np.square(C[rank:, :rank]).sum(axis=1)
+    if len(left) and left.min() < -1e-6 * largest:
+        raise InputError(
+            "kernel is not positive semidefinite on these rows, so it has no Euclidean embedding; "
+            "use distance() and kernel(), which need none, or another kernel"
+        )
+    return pivots[:rank], np.tril(C[:rank, :rank])
+
+
+def check_diagonal(diagonal: Array) -> float:
+    """Return the largest k(x, x), or raise when there are no features to be had from it."""
+    if not np.isfinite(diagonal).all():
+        raise InputError("X: k(x, x) overflows on some rows; rescale X, for instance with StandardScaler")
+    largest = float(diagonal.max()) if len(diagonal) else 0.0
     if not largest > 0:
         raise InputError("kernel: every k(x, x) is zero on these rows, so they have no features; choose another kernel")
-    C, pivots, rank, _ = dpstrf(K, tol=tol * largest, lower=1)
-    return np.asarray(pivots[:rank]) - 1, np.tril(C[:rank, :rank])
+    return largest
 
 
 # ----------------------------------------------------------------------------------------------------------- landmarks
@@ -199,7 +224,8 @@ def choose_landmarks(kernel: Kernel, X: Any, m: int, *, how: str = "rpcholesky",
     if how == "uniform" or m >= n:
         return _rows.draw(n, m, seed)
     sample = _rows.draw(n, max(SAMPLE_ROWS, 2 * m), seed)
-    rows = _as_float64(_rows.take(X, sample))
+    check_memory(8 * len(sample) * m, f"choosing {m} landmarks among {len(sample)} rows", "lower the rank")
+    rows = as_float64(_rows.take(X, sample))
     chosen = _LANDMARKS[how](kernel, rows, m, np.random.default_rng(seed))
     return np.sort(sample[chosen])
 
@@ -209,7 +235,7 @@ def _randomly_pivoted(kernel: Kernel, X: Any, m: int, rng: np.random.Generator) 
     s, width = _rows.count(X), min(64, m)
     F = np.zeros((s, m), order="F")
     left = kernel.diag(X).astype(np.float64)
-    floor = RANK_TOL * left.max()
+    floor = RANK_TOL * check_diagonal(left)
     chosen: list[int] = []
     while len(chosen) < m and left.max() > floor:
         draws = np.unique(rng.choice(s, size=width, p=left / left.sum()))
@@ -218,12 +244,15 @@ def _randomly_pivoted(kernel: Kernel, X: Any, m: int, rng: np.random.Generator) 
         # A block holds near-copies of one pivot; keep the ones that still add something after the others.
         accepted, L = _accept(block, m - r)
         pivots = draws[accepted]
+        if not len(pivots):  # what is left of these rows is rounding
+            left[draws] = 0
+            continue
         G = kernel.block(X, X[pivots]) - F[:, :r] @ F[pivots, :r].T
         F[:, r : r + len(pivots)] = np.linalg.solve(L, G.T).T
         left = np.maximum(left - np.square(F[:, r : r + len(pivots)]).sum(axis=1), 0)
         left[pivots] = 0
         chosen.extend(pivots.tolist())
-    return np.asarray(chosen)
+    return np.asarray(chosen, dtype=int)
 
 
 def _accept(block: Array, most: int) -> tuple[Array, Array]:
@@ -309,7 +338,7 @@ class Space:
         """Return the share of k(x, x) that the features leave out, on a sample of rows (0 where exact)."""
         if self.map.exact:
             return 0.0
-        rows = _as_float64(_rows.take(self.rows, _rows.draw(self.n, 1000, self.seed)))
+        rows = as_float64(_rows.take(self.rows, _rows.draw(self.n, 1000, self.seed)))
         total = self.kernel.diag(rows)
         kept = np.square(self.map.block(rows)).sum(axis=1)
         return float(np.maximum(total - kept, 0).sum() / total.sum())
@@ -321,14 +350,15 @@ def represent(kernel: Kernel, X: Any, rank: str | int = "auto", *, seed: int = 0
     ``"exact"`` keeps all rows (n² memory: refused when it does not fit the budget), an integer that many landmarks,
     ``"auto"`` explicit features where the kernel has them and they are narrow, all rows up to 3000, then 500 landmarks.
     """
-    n, d = _rows.count(X), _rows.width(X)
+    n = _rows.count(X)
     # Gram matrix, its factor and the workspace of the factorisation
     exact_bytes = 3 * 8 * n * n
     if rank == "exact":
         check_memory(exact_bytes, f'rank="exact" on {n} rows', 'use rank="auto" or a number of landmarks')
         return Space(kernel, X, "exact", n, seed)
     if rank == "auto":
-        if d is not None and d <= min(n, EXPLICIT_COLUMNS) and kernel.features(X) is not None:
+        d = explicit_width(kernel, X)
+        if d is not None and d <= min(n, EXPLICIT_COLUMNS):
             return Space(kernel, X, "explicit", d, seed)
         if n <= EXACT_ROWS and exact_bytes <= memory_budget():
             return Space(kernel, X, "exact", n, seed)
@@ -381,9 +411,7 @@ class LearnedKernel(ComparedByContent, Kernel):
     def validate(self, X: Any, name: str) -> None:
         """Let the base look at the rows, and compare their width with the landmarks'."""
         self.base.validate(X, name)
-        d = self.map.columns if self.map.exact else _rows.width(self.map.landmarks)
-        if self.map.landmarks is None and self.map.mix is not None:
-            d = len(self.map.mix)
+        d = _rows.width(self.map.landmarks)
         if d is not None and _rows.width(X) != d:
             raise InputError(f"{name} has {_rows.width(X)} features, but the metric was learned on {d}")
 
@@ -398,7 +426,7 @@ class LearnedKernel(ComparedByContent, Kernel):
 
     def embedding(self) -> FeatureMap:
         """Return the map φ(x)'R, whose inner products are this kernel on the span of the landmarks."""
-        return self.map.rotated(self.root)
+        return self.map.rotated(self.root, exact=self.a == 0 or self.map.exact)
 
     def block(self, X: Any, Y: Any) -> Array:
         """Return a K + Φ_X W Φ_Y'."""
@@ -436,13 +464,18 @@ def embedding(kernel: Kernel, X: Any, rank: str | int, *, seed: int = 0) -> Feat
     own: FeatureMap | None = kernel.embedding()
     if own is not None:
         return own
-    if isinstance(kernel, Mixture) and any(k.embedding() is not None for k in kernel.kernels):
-        return _stack(kernel, X, rank, seed)
     if X is None:
-        raise InputError(
-            "this metric keeps no training rows to take landmarks from; learn it again, or save it with them"
-        )
+        raise InputError("this metric keeps no training rows to take landmarks from; learn it again")
+    if isinstance(kernel, Mixture) and any(_has_map(part, X) for part in kernel.kernels):
+        return _stack(kernel, X, rank, seed)
+    width = explicit_width(kernel, X)
+    if rank == "auto" and width is not None and width <= EXPLICIT_COLUMNS:
+        return explicit_map(kernel, width)  # also where there are fewer rows: new rows must not lose anything
     return represent(kernel, X, rank, seed=seed).map
+
+
+def _has_map(kernel: Kernel, X: Any) -> bool:
+    return kernel.embedding() is not None or explicit_width(kernel, X) is not None
 
 
 def _stack(kernel: Mixture, X: Any, rank: str | int, seed: int) -> Stacked:
@@ -450,18 +483,11 @@ def _stack(kernel: Mixture, X: Any, rank: str | int, seed: int) -> Stacked:
     for weight, part in zip(kernel.weights, kernel.kernels, strict=True):
         if weight < 0:
             raise InputError(
-                "a sum with a negative weight has no Euclidean embedding; use distance() or kernel() instead"
+                "kernel: a sum with a negative weight has no Euclidean embedding; use distance() or kernel()"
             )
+        if weight == 0:
+            continue
         inside = embedding(part, X, rank, seed=seed)
         for one in inside.maps if isinstance(inside, Stacked) else (inside,):
-            maps.append(one.rotated(np.sqrt(weight) * np.eye(one.columns)))
+            maps.append(one.scaled(weight))
     return Stacked(tuple(maps))
-
-
-def embeds(kernel: Kernel) -> bool:
-    """Tell whether the kernel's own embedding gives its distance for any row, not only on the span of landmarks."""
-    if isinstance(kernel, Mixture):
-        return all(embeds(part) for part in kernel.kernels)
-    if isinstance(kernel, LearnedKernel):
-        return kernel.a == 0 or kernel.map.exact
-    return isinstance(kernel, Linear)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import InputError, NotAcceptedError, first_rows
+from .errors import InputError, NotAcceptedError, first_rows, whole_number
 from .rows import as_vectors, blocks, count, is_dask, is_sparse, take, width
 
 if TYPE_CHECKING:
@@ -96,8 +96,8 @@ def constrained_kmeans(
     are searched by branch and bound, most constrained super-point first (Wagstaff et al. visit rows in data order and
     give up at the first dead end).  Large ones get one such search per start, of limited length, and where it fails a
     tabu search that mends what it can; later steps exchange two clusters along chains of cannot-links while that
-    lowers the cost, which is exact for two clusters.  No iteration raises (cannot-links broken, inertia), so the loop
-    ends.
+    lowers the cost, which is exact for two clusters if nothing is broken.  No iteration raises (cannot-links broken,
+    inertia), so the loop ends.
 
     Parameters
     ----------
@@ -131,10 +131,9 @@ def constrained_kmeans(
     2001.  The clustering of the KRCA paper's Sec. IV.
     """
     Z = _embedding(Z, "Z")
-    n_clusters, n_init, max_iter = (
-        _whole(value, name) for value, name in ((n_clusters, "n_clusters"), (n_init, "n_init"), (max_iter, "max_iter"))
-    )
-    seed = _whole(seed, "seed", least=0)
+    n_clusters = whole_number(n_clusters, "n_clusters")
+    n_init, max_iter = whole_number(n_init, "n_init"), whole_number(max_iter, "max_iter")
+    seed = whole_number(seed, "seed", least=0)
     component, dissimilar = _contract(constraint, len(Z))
     weight = np.bincount(component)
     if n_clusters > len(weight):
@@ -152,7 +151,7 @@ def constrained_kmeans(
     else:
         from sklearn.cluster import KMeans
 
-        kmeans = KMeans(n_clusters, n_init=n_init, max_iter=max_iter, tol=0.0, random_state=seed)
+        kmeans = KMeans(n_clusters, n_init=n_init, max_iter=max_iter, tol=0.0, random_state=seed % 2**32)
         kmeans.fit(S, sample_weight=weight)
         super_labels, n_iter, centers = kmeans.labels_, kmeans.n_iter_, kmeans.cluster_centers_
     labels = super_labels[component].astype(np.int64)
@@ -546,7 +545,7 @@ def alignment(y: Any, *, K: Any = None, Z: Any = None) -> float:
     n = len(A)
     codes = _classes(y, n)
     size = np.bincount(codes).astype(np.float64)
-    scale = float(max(A.max(), -A.min())) or 1.0  # so that no square overflows
+    scale = float(max(A.max(), -A.min())) or 1.0  # so that no product overflows or vanishes
     if Z is None:
         if A.shape != (n, n):
             raise InputError(f"K must be a square Gram matrix, got shape {A.shape}; an embedding goes in as Z=")
@@ -711,9 +710,3 @@ def _row_numbers(values: Any, n: int, name: str) -> Array:
     if len(bad):
         raise InputError(f"{name} names {first_rows(bad)}, outside 0 .. {n - 1}; rows are counted from 0")
     return rows.astype(np.int64)
-
-
-def _whole(value: Any, name: str, least: int = 1) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
-    return int(value)

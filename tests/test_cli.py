@@ -21,7 +21,9 @@ def test_demo_prints_scores_and_draws(tmp_path, capsys):
 
 
 def test_the_module_is_the_command():
-    done = subprocess.run([sys.executable, "-m", "metricforge", "--version"], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "metricforge", "--version"], capture_output=True, text=True, check=True
+    )
     assert done.stdout == f"metricforge {mf.__version__}\n"
 
 

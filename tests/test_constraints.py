@@ -197,3 +197,64 @@ def test_large_chunklets_become_a_spanning_sample_of_pairs():
 def test_no_conversion_is_an_error_with_the_repair():
     with pytest.raises(InputError, match=r"no conversion leads from Pairs to Triplets; give Triplets"):
         mf.Pairs([(0, 1)], n=2).to(mf.Triplets)
+
+
+# ---------------------------------------------------------------------------------------------------------- hard cases
+
+
+def test_masks_as_lists_select_by_truth_not_by_number():
+    pairs = mf.Pairs([(0, 1), (2, 3)], n=4)
+    mask = [False, False, True, True]
+    assert pairs[mask] == pairs[np.array(mask)]
+    assert pairs[mask].similar.tolist() == [[0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("values", "codes"),
+    [
+        (["a", float("nan"), "b"], [0, -1, 1]),
+        (["a", None, "b"], [0, -1, 1]),
+        (np.array(["2020-01-01", "NaT", "2020-01-02"], dtype="datetime64[D]"), [0, -1, 1]),
+    ],
+)
+def test_missing_labels_in_any_container(values, codes):
+    assert mf.Labels(values).codes.tolist() == codes
+    assert mf.Chunklets(values).codes.tolist() == codes
+
+
+def test_missing_labels_of_pandas():
+    import pandas as pd
+
+    assert mf.Labels(pd.Series(["a", pd.NA, "b"], dtype="string")).codes.tolist() == [0, -1, 1]
+    assert mf.Labels(pd.Series([1, pd.NA, 2], dtype="Int64")).codes.tolist() == [0, -1, 1]
+    assert mf.Chunklets(["a", -1, "a"]).codes.tolist() == [0, -1, 0]
+
+
+def test_sets_of_row_numbers():
+    assert mf.Pairs({(0, 1), (2, 3)}, n=4).size == 2
+    assert mf.Chunklets.from_sets([{0, 1}, {3}], n=4).codes.tolist() == [0, 0, -1, 1]
+
+
+@pytest.mark.parametrize("rows", [[], np.zeros((2, 2), dtype=int), np.zeros(4, dtype=bool)])
+def test_selections_that_are_none(rows):
+    with pytest.raises(InputError, match="rows must be a non-empty 1-d selection"):
+        _ = mf.Pairs([(0, 1)], n=4)[rows]
+
+
+def test_constraints_are_not_iterated():
+    with pytest.raises(TypeError):
+        iter(mf.Labels([0, 1]))
+
+
+def test_a_closure_that_is_too_large_is_refused_before_it_is_built(monkeypatch):
+    from metricforge import constraints
+
+    monkeypatch.setattr(constraints, "MOST_CLOSED", 100)
+    with pytest.raises(InputError, match=r"closure would hold .* pairs.*closure=False"):
+        mf.Pairs.from_labels(labels(200), components=0.2)
+
+
+@pytest.mark.parametrize("kind", ["chunklets", 3, int])
+def test_converting_to_what_is_no_kind(kind):
+    with pytest.raises(InputError, match="kind must be a class of constraints"):
+        mf.Pairs([(0, 1)], n=2).to(kind)

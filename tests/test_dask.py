@@ -168,3 +168,11 @@ def test_worker_processes_give_the_same_answer(cluster):
     ).result()
     assert "metricforge.registry" not in loaded  # nothing that runs in a task touches the registry
     assert "metricforge.space" in loaded
+
+
+def test_what_dask_declares_is_what_it_computes():
+    X = vectors().astype(np.float32)
+    lazy = da.from_array(X, chunks=(13, -1))
+    metric = mf.learn(X, np.arange(50) % 2, method="euclidean", kernel=RBF(0.3))
+    for made in (metric.transform(lazy), metric.distance(lazy, X), metric.paired_distance(lazy, X), RBF(0.3)(lazy)):
+        assert made.compute(scheduler="sync").dtype == made.dtype

@@ -291,3 +291,34 @@ def test_random_state_follows_scikit_learn(wine):
     np.testing.assert_array_equal(out(1), out(1))
     assert not np.array_equal(out(1), out(2))
     assert not np.array_equal(out(np.random.RandomState(1)), out(2))
+
+
+# ---------------------------------------------------------------------------------------------------------- hard cases
+
+
+def test_a_refit_on_other_rows_forgets_the_old_columns(wine):
+    X, y = wine
+    learner = mf.MetricLearner("euclidean").fit(pd.DataFrame(X, columns=[f"c{i}" for i in range(13)]), y)
+    learner.fit(da.from_array(X[:, :3], chunks=(50, -1)), y)
+    assert learner.n_features_in_ == 3
+    assert not hasattr(learner, "feature_names_in_")
+    assert learner.transform(X[:, :3]).shape == (178, 3)
+    learner.set_params(kernel=Spectrum(2)).fit(["ABC", "ABD", "XYZ"], [0, 0, 1])
+    assert not hasattr(learner, "n_features_in_")
+
+
+def test_setting_parameters_is_all_or_nothing_and_in_any_order():
+    learner = mf.MetricLearner("euclidean", kernel=RBF(1.0))
+    with pytest.raises(InputError, match="gamma"):
+        learner.set_params(rank=5, kernel__gamma=-1.0)
+    assert learner.rank == "auto"
+    learner.set_params(kernel__base__degree=3, kernel__base=Polynomial(2))
+    assert learner.kernel == RBF(1.0, base=Polynomial(3))
+
+
+def test_a_learner_with_an_unknown_method_can_be_shown():
+    learner = mf.MetricLearner("no such method")
+    assert "no such method" in repr(learner)
+    assert learner._repr_html_()
+    with pytest.raises(UnknownNameError):
+        learner.fit([[1.0], [2.0]], [0, 1])

@@ -233,3 +233,42 @@ def test_bad_parameters_and_rows(make, words):
         make()
     for word in words:
         assert word in str(caught.value)
+
+
+def test_precomputed_keeps_its_digits_on_smooth_kernels(rng):
+    X = rng.normal(size=(200, 3))
+    K = RBF(0.05)(X)
+    kernel = Precomputed().resolve(K)
+    np.testing.assert_allclose(kernel(K), K, atol=1e-11)
+    np.testing.assert_allclose(kernel.distance(K, K), RBF(0.05).distance(X, X), atol=1e-6)
+    np.testing.assert_allclose(kernel.distance(K.astype(np.float32), K), RBF(0.05).distance(X, X), atol=0.05)
+
+
+def test_a_kernel_without_the_decorator_still_computes(rng):
+    class Plain(mf.Kernel):
+        def block(self, X, Y):
+            return X @ Y.T
+
+    X = rng.normal(size=(10, 3))
+    metric = mf.learn(X, np.arange(10) % 2, method="euclidean", kernel=Plain())
+    np.testing.assert_allclose(metric.kernel(X), X @ X.T)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: RBF(1.0, base="linear"), ["base must be a kernel", "'linear'"]),
+        (lambda: Linear() * 2 * "x", []),
+        (lambda: RBF(np.array([1.0, 2.0])), ["gamma must be a positive number"]),
+        (lambda: Mixture([Linear()], ["a"]), ["weights must be numbers"]),
+        (lambda: Spectrum(2)(None), ["X must be a sequence", "None"]),
+        (lambda: Linear()(np.ma.masked_equal([[1.0, 2.0]], 2.0)), ["masked", "filled"]),
+        (lambda: Linear()(np.array([["2020-01-01"]], dtype="datetime64[D]")), ["dates"]),
+        (lambda: Linear()([[10**400, 1]]), ["X must hold numbers", "row 0"]),
+    ],
+)
+def test_more_bad_parameters_and_rows(make, words):
+    with pytest.raises((InputError, TypeError)) as caught:
+        make()
+    for word in words:
+        assert word in str(caught.value)

@@ -205,3 +205,58 @@ def test_bad_rows(call, words):
         call(euclidean(points()))
     for word in words:
         assert word in str(caught.value)
+
+
+# ------------------------------------------------------------------------------------------------------------ hard cases
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "rank", "weight"),
+    [
+        (30, 200, "auto", 1),
+        (30, 200, "exact", 1),
+        (60, 8, 3, 1),
+        (30, 200, "auto", 2),
+        (200, 1100, 20, 1),
+        (60, 8, 3, 2),
+    ],
+)
+def test_neighbours_off_the_span_of_the_training_rows(n, d, rank, weight):
+    X, A = points(n, d), points(9, d, seed=1)
+    metric = euclidean(X, rank=rank)
+    metric = metric if weight == 1 else weight * metric
+    index, near = metric.neighbors(A, 3)
+    D = metric.distance(A, X)
+    np.testing.assert_allclose(near, np.sort(D, axis=1)[:, :3], rtol=1e-9)
+    np.testing.assert_array_equal(index, np.argsort(D, axis=1, kind="stable")[:, :3])
+
+
+def test_new_rows_lose_nothing_under_a_linear_kernel_with_more_features_than_rows():
+    X, A = points(30, 200), points(9, 200, seed=1)
+    np.testing.assert_allclose(euclidean(X).transform(A), A)
+    np.testing.assert_allclose((4 * euclidean(X)).transform(A), 2 * A)
+
+
+def test_metrics_without_rows_still_add_and_scale(tmp_path):
+    import dask.array as da
+
+    X, A = points(), points(9, seed=1)
+    euclidean(da.from_array(X, chunks=(20, -1)), kernel=RBF(0.3)).save(tmp_path / "a.metric")
+    metric = mf.load(tmp_path / "a.metric")
+    assert metric.rows is None
+    np.testing.assert_allclose((4 * metric).transform(A), 2 * metric.transform(A))
+    np.testing.assert_allclose((metric + metric).distance(A), np.sqrt(2) * metric.distance(A))
+    (2 * metric + metric).save(tmp_path / "b.metric")
+    np.testing.assert_allclose(mf.load(tmp_path / "b.metric").distance(A), np.sqrt(3) * metric.distance(A))
+    with pytest.raises(InputError, match="A has 3 features, but the metric was learned on 4"):
+        metric.distance(points(2, 3))
+    with pytest.raises(InputError, match="no training rows"):
+        metric.neighbors(A)
+
+
+def test_a_solver_names_its_method():
+    from metricforge.learning import find_method
+
+    solver = find_method("euclidean").solver
+    assert mf.learn(points(), np.arange(60) % 2, solver=solver).report.method == "euclidean"
+    assert mf.MetricLearner(solver=solver).get_params()["kernel"] is None

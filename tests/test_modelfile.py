@@ -62,6 +62,8 @@ def test_every_kernel_round_trips_bit_for_bit(case, tmp_path):
     path = tmp_path / "a.metric"
     metric.save(path)
     copy = mf.load(path)
+    copy.save(tmp_path / "b.metric")
+    assert (tmp_path / "b.metric").read_bytes() == path.read_bytes()
     assert copy.kernel == metric.kernel
     assert type(copy.rows) is type(metric.rows)
     np.testing.assert_array_equal(copy.distance(X[:7], X), metric.distance(X[:7], X))
@@ -71,8 +73,6 @@ def test_every_kernel_round_trips_bit_for_bit(case, tmp_path):
         np.testing.assert_array_equal(mine, theirs)
     assert dict(copy.report) == dict(metric.report)
     assert copy.solver == metric.solver
-    copy.save(tmp_path / "b.metric")
-    assert (tmp_path / "b.metric").read_bytes() == path.read_bytes()
 
 
 @pytest.mark.parametrize("other", [points(), points(25, seed=1)], ids=["same rows", "other rows"])
@@ -351,3 +351,121 @@ def test_two_writers_leave_one_whole_file(saved):
         assert mf.load(saved).kernel.gamma in (0.5, 1.0, 2.0)
     for t in threads:
         t.join()
+
+
+# ------------------------------------------------------------------------------------------------------ crafted files
+
+
+def set_part(name, value):
+    def change(head):
+        head["content"]["dict"] = [[k, value if k == name else v] for k, v in head["content"]["dict"]]
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("kernel", "rbf"),
+        ("kernel", {"component": "method", "name": "euclidean", "plugin": "euclidean", "fields": {}}),
+        ("kernel", {"component": "solver", "name": "euclidean", "plugin": "euclidean", "fields": {}}),
+        ("report", "ab"),
+        ("rows", 5),
+        ("rows", {"array": 10**6}),
+        ("solver", 3),
+        ("seed", "x"),
+        ("map", 3),
+        ("rank", None),
+        ("rows", {"csr": [{"array": 0}], "shape": [1], "class": "csr_array"}),
+    ],
+)
+def test_parts_of_a_wrong_kind_are_noticed_on_loading(name, value, saved):
+    rewrite(saved, set_part(name, value))
+    with pytest.raises(ModelFileError) as caught:
+        mf.load(saved)
+    one_sentence(caught.value)
+
+
+def test_a_tree_too_deep_to_build(saved):
+    def nest(head):
+        kernel = kernel_of(head)
+        for _ in range(5000):
+            kernel = {"tuple": [kernel]}
+        set_part("kernel", kernel)(head)
+
+    with zipfile.ZipFile(saved) as archive:
+        text = archive.read("metric.json").decode()
+    deep = text.replace('"gamma": 0.5', '"gamma": ' + '{"tuple": [' * 5000 + "1" + "]}" * 5000)
+    with saved.open("w+b") as file, zipfile.ZipFile(file, "w") as archive:
+        archive.comment = bytes(modelfile.DIGEST)
+        archive.writestr("metric.json", deep)
+    with saved.open("r+b") as file:
+        end = file.seek(-modelfile.DIGEST, os.SEEK_END)
+        seal = modelfile._digest(file, end)
+        file.seek(end)
+        file.write(seal)
+    with pytest.raises(ModelFileError):
+        mf.load(saved)
+
+
+def test_sparse_rows_with_wild_indices_do_not_crash_the_process(tmp_path):
+    path = tmp_path / "wine.metric"
+    X = sp.csr_array(np.eye(4))
+    mf.learn(X, [0, 1, 0, 1], method="euclidean", kernel=RBF(0.5)).save(path)
+    for part, wild in ((1, np.array([0, 1, 2**30, 3], dtype=np.int32)), (2, np.array([0, 10**8, 2, 3, 4], np.int32))):
+        with zipfile.ZipFile(path) as archive:
+            head = json.loads(archive.read("metric.json"))
+            arrays = [np.load(archive.open(f"{i}.npy")) for i in range(len(archive.namelist()) - 1)]
+        place = dict(head["content"]["dict"])["rows"]["csr"][part]["array"]
+        with (tmp_path / f"{part}.metric").open("w+b") as file:
+            modelfile._write_zip(file, head, [wild if i == place else a for i, a in enumerate(arrays)])
+        with pytest.raises(ModelFileError, match="cannot rebuild"):
+            mf.load(tmp_path / f"{part}.metric")
+
+
+def test_a_header_cannot_ask_for_more_memory_than_the_file_has(saved):
+    with zipfile.ZipFile(saved) as archive:
+        head = archive.read("metric.json")
+        names = archive.namelist()[1:]
+        arrays = {n: archive.read(n) for n in names}
+    huge = arrays["0.npy"].replace(b"(30, 4), }", b"(9999999999, 4), }")
+    assert huge != arrays["0.npy"]
+    with saved.open("w+b") as file, zipfile.ZipFile(file, "w") as archive:
+        archive.comment = bytes(modelfile.DIGEST)
+        archive.writestr("metric.json", head)
+        for name in names:
+            archive.writestr(name, huge if name == "0.npy" else arrays[name])
+    with saved.open("r+b") as file:
+        end = file.seek(-modelfile.DIGEST, os.SEEK_END)
+        seal = modelfile._digest(file, end)
+        file.seek(end)
+        file.write(seal)
+    with pytest.raises(ModelFileError, match="damaged"):
+        mf.load(saved)
+
+
+def test_named_tuples_come_back_as_tuples(tmp_path):
+    from collections import namedtuple
+
+    point = namedtuple("point", "x y")(1, 2)
+    Metric(Linear(), Report({"method": "t", "p": point}), rows=points()).save(tmp_path / "a.metric")
+    assert mf.load(tmp_path / "a.metric").report.p == (1, 2)
+
+
+def test_links_and_folders_and_nonsense(saved, tmp_path):
+    link = tmp_path / "link.metric"
+    link.symlink_to(saved)
+    mf.learn(points(), np.arange(30) % 2, method="euclidean", kernel=RBF(7.0)).save(link)
+    assert link.is_symlink()
+    assert mf.load(saved).kernel == RBF(7.0)
+    with pytest.raises(InputError, match="path"):
+        mf.load(saved).save(tmp_path)
+    with pytest.raises(InputError, match="path must be the name of a file"):
+        mf.load(None)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["link.metric", "wine.metric"]
+
+
+def test_what_cannot_be_embedded_can_still_be_saved(tmp_path):
+    metric = mf.learn(["", "a", "ab"], [0, 1, 0], method="euclidean", kernel=Spectrum(3))
+    metric.save(tmp_path / "a.metric")
+    assert mf.load(tmp_path / "a.metric").kernel == Spectrum(3)

@@ -114,7 +114,7 @@ def test_registering_by_hand_raises_and_can_be_repaired():
     registry.register(adding(("kernel", "new", "m:C")), name="mine")
     assert registry.entry("kernel", "new").plugin == "mine"
     assert next(p for p in registry.plugins() if p.name == "mine").ok
-    with pytest.raises(PluginError, match="'mine' is registered already"):
+    with pytest.raises(PluginError, match="'mine' was refused: its name is taken"):
         registry.register(adding(("kernel", "newer", "m:C")), name="mine")
 
 
@@ -238,3 +238,62 @@ def test_discovery_is_safe_from_many_threads():
     with ThreadPoolExecutor(8) as pool:
         counts = list(pool.map(lambda _: len(registry.entries("kernel")), range(32)))
     assert len(np.unique(counts)) == 1
+
+
+# --------------------------------------------------------------------------------------------------------- hard cases
+
+
+def test_a_plugin_that_cannot_be_hashed_is_refused_and_harms_nobody():
+    from dataclasses import dataclass
+
+    @dataclass
+    class Loose:
+        @hookimpl
+        def metricforge_register(self, registrar):
+            registrar.add("kernel", "loose", "m:C")
+
+    registry = Registry(discover=False)
+    with pytest.raises(PluginError, match="cannot be hashed; freeze the dataclass"):
+        registry.register(Loose(), name="loose")
+    registry.register(adding(("kernel", "new", "m:C")), name="mine")
+    assert [e.name for e in registry.entries("kernel")] == ["new"]
+
+
+def test_an_interrupt_in_a_hook_leaves_nothing_behind():
+    def metricforge_register(registrar):
+        raise KeyboardInterrupt
+
+    registry = Registry(discover=False)
+    with pytest.raises(KeyboardInterrupt):
+        registry.register(plugin(metricforge_register=metricforge_register), name="mine")
+    registry.register(adding(("kernel", "new", "m:C")), name="mine")
+
+
+def test_an_object_that_will_not_be_looked_at():
+    class Shy:
+        def __dir__(self):
+            raise RuntimeError("go away")
+
+    with pytest.raises(PluginError, match="looking at it raised RuntimeError: go away"):
+        Registry(discover=False).register(Shy(), name="shy")
+
+
+def test_strangers_cannot_take_the_names_of_what_ships(tmp_path, monkeypatch):
+    install(tmp_path, "acme", GOOD.replace('"kernel", "good"', '"method", "euclidean"'))
+    source = GOOD.replace('"kernel", "good"', '"kernel", "other"')
+    install(tmp_path, "euclidean", source)  # an entry point of the same name, from another distribution
+    monkeypatch.syspath_prepend(tmp_path)
+    registry = Registry()
+    assert registry.entry("method", "euclidean").target.startswith("metricforge_plugins.")
+    refused = {(p.name, p.distribution): p.error for p in registry.plugins() if not p.ok}
+    assert "taken by plugin 'euclidean'" in refused["acme", "acme"]
+    assert "its name is taken by metricforge" in refused["euclidean", "euclidean"]
+
+
+def test_requirements_inside_packages_that_are_not_there():
+    def metricforge_register(registrar):
+        registrar.add("solver", "far", "m:C", requires="nope.sub")
+
+    registry = Registry(discover=False)
+    registry.register(plugin(metricforge_register=metricforge_register), name="mine")
+    assert repr(registry.entries("solver")) == "[<solver 'far' from mine, needs nope.sub>]"

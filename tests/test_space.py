@@ -131,10 +131,16 @@ def test_budget_is_respected(monkeypatch):
     monkeypatch.setenv("METRICFORGE_MEMORY", "1MB")
     X = points(1000)
     assert represent(RBF(0.4), X, "auto").representation == "landmarks"
-    with pytest.raises(MemoryBudgetError, match=r"rank=\"exact\" on 1000 rows would take 0\.0 GB.*rank=\"auto\""):
+    with pytest.raises(
+        MemoryBudgetError,
+        match=r"rank=\"exact\" on 1000 rows would take 24 MB, and the memory budget is 1 MB.*rank=\"auto\"",
+    ):
         represent(RBF(0.4), X, "exact")
-    with pytest.raises(MemoryBudgetError, match="1000 × 200 features"):
+    with pytest.raises(MemoryBudgetError, match=r"choosing 200 landmarks among 1000 rows would take 1\.6 MB"):
         _ = represent(RBF(0.4), X, 200).features
+    monkeypatch.setattr(space, "SAMPLE_ROWS", 500)
+    with pytest.raises(MemoryBudgetError, match="4000 × 40 features"):
+        _ = represent(RBF(0.4), points(4000), 40).features
 
 
 @pytest.mark.parametrize(("text", "expected"), [("2GB", 2 * 10**9), ("1.5 GiB", 3 * 2**29), ("12", 12), ("3kb", 3000)])
@@ -238,3 +244,59 @@ def test_learned_kernel_refuses_other_widths():
         kernel(points(5, 4))
     with pytest.raises(InputError, match="W must be"):
         LearnedKernel(kernel.map, np.eye(2))
+
+
+# ------------------------------------------------------------------------------------------------------- hard cases
+
+
+def test_choosing_landmarks_ends_when_only_rounding_is_left():
+    K = RBF(0.001)(points(200))  # numerical rank far below the 150 asked for
+    kernel = mf.kernels.Precomputed().resolve(K)
+    assert 0 < len(choose_landmarks(kernel, K, 150)) <= 150
+    assert 0 < len(choose_landmarks(RBF(1e-9), points(300), 200)) <= 200
+
+
+@pytest.mark.parametrize("kernel", [RBF(1.0) + (-0.9) * RBF(0.5), Linear() + (-2.0) * RBF(0.5)], ids=str)
+def test_a_kernel_that_is_not_psd_has_no_embedding_and_says_so(kernel):
+    metric = mf.learn(points(), np.arange(120) % 2, method="euclidean", kernel=kernel)
+    with pytest.raises(InputError, match=r"no Euclidean embedding; use distance\(\)"):
+        metric.transform(points())
+    assert metric.distance(points()).shape == (120, 120)
+
+
+@pytest.mark.parametrize("rank", ["auto", 5])
+def test_rows_that_are_similar_to_nothing_have_no_features(rank):
+    metric = mf.learn(["a"] * 20, np.arange(20) % 2, method="euclidean", kernel=Spectrum(2), rank=rank)
+    with pytest.raises(InputError, match="every k\\(x, x\\) is zero"):
+        metric.transform(["a"])
+
+
+def test_explicit_features_may_have_a_width_of_their_own():
+    from dataclasses import dataclass
+
+    @dataclass(frozen=True)
+    class Squares(mf.Kernel):
+        def features(self, X):
+            return np.column_stack([X, np.asarray(X) ** 2])
+
+        def block(self, X, Y):
+            return self.features(X) @ self.features(Y).T
+
+    metric = mf.learn(points(), np.arange(120) % 2, method="euclidean", kernel=Squares())
+    assert metric.report.rank == 6
+    assert metric.transform(points()).shape == (120, 6)
+    np.testing.assert_allclose(metric.transform(points()), np.column_stack([points(), points() ** 2]))
+
+
+@pytest.mark.parametrize(
+    ("X", "kernel"),
+    [
+        (np.eye(3) * 1e200, Linear()),
+        (np.eye(3, dtype=np.float32) * 1e30, Linear()),
+        (sp.csr_array(np.eye(3) * 1e200), RBF(1.0)),
+        (points(10) * 1e60, Polynomial(10)),
+    ],
+)
+def test_overflow_is_an_error_not_an_infinity(X, kernel):
+    with pytest.raises(InputError, match=r"overflow.*rescale"):
+        mf.learn(X, np.arange(X.shape[0]) % 2, method="euclidean", kernel=kernel)

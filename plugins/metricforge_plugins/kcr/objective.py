@@ -64,12 +64,14 @@ class Objective:
         M = self.Phi.T @ (deg[:, None] * self.Phi) - R - R.T
         w, V = np.linalg.eigh(M)
         c = 1.0 if w[0] >= -self.lam else self.lam / -w[0]
-        a = c * top
-        if self.logistic:
-            a = np.maximum(a, 1 / (1 + np.exp(-self.offset)))
-            from scipy.special import entr
-            bound = (a * self.offset + entr(a) + entr(1 - a)).sum()
-        else:
-            a = np.where(self.offset > 0, 1.0, a)
-            bound = (a * self.offset).sum()
-        return bound + c * (theta * P + N), w, V
+        def bnd(c):
+          a = c * top
+          if self.logistic:
+              a = np.maximum(a, 1 / (1 + np.exp(-self.offset)))
+              from scipy.special import entr
+              bound = (a * self.offset + entr(a) + entr(1 - a)).sum()
+          else:
+              a = np.where(self.offset > 0, 1.0, a)
+              bound = (a * self.offset).sum()
+          return bound + c * (theta * P + N)
+        return bnd(c), w, V, bnd(1.0)

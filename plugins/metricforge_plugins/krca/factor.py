@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from metricforge.space import check_memory
+
 Array = NDArray[Any]
 
 FEW = 4
@@ -116,7 +118,9 @@ class _Storage:
     """
 
     def __init__(self, values: Array, more: int) -> None:
-        self.buffer = np.empty(2 * (len(values) + more))
+        size = 2 * (len(values) + more)
+        check_memory(8 * size, "room for the factor of all groups", "learn with a number of landmarks as rank")
+        self.buffer = np.empty(size)
         self.buffer[: len(values)] = values
         self.used = len(values)
         self.lock = Lock()

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from metricforge import rows as _rows
 from metricforge.errors import InputError
 from metricforge.kernels import Kernel, squared_euclidean
-from metricforge.rows import ComparedByContent
+from metricforge.rows import ComparedByContent, as_float64
 from metricforge.space import FeatureMap, LearnedKernel
 
 from .chunklets import contrasts
@@ -219,6 +219,8 @@ class ScatterKernel(LearnedKernel):
 
 def _inverse_root(C: Array, epsilon: float) -> Array:
     """Return V (εI + Λ)^(−1/2) for C = VΛV', or raise when εI + C is singular in double precision."""
+    if not np.isfinite(C).all():
+        raise InputError("X: the kernel's values overflow on these rows; rescale X, for instance with StandardScaler")
     w, V = np.linalg.eigh(C)
     w = np.maximum(w, 0) + epsilon
     floor = len(w) * np.finfo(np.float64).eps * w[-1]
@@ -231,8 +233,3 @@ def _inverse_root(C: Array, epsilon: float) -> Array:
         )
     R: Array = V / np.sqrt(w)
     return R
-
-
-def as_float64(X: Any) -> Any:
-    """Return float32 rows as float64, and any other rows as they are."""
-    return X.astype(np.float64) if getattr(X, "dtype", None) == np.float32 else X

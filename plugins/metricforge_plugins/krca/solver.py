@@ -13,10 +13,12 @@ from metricforge.constraints import Chunklets, Constraint
 from metricforge.errors import InputError, UnknownNameError, nearest
 from metricforge.kernels import RBF, Kernel, is_number
 from metricforge.problem import Method, Problem, Solution, Solver, Status
+from metricforge.rows import as_float64
+from metricforge.space import check_memory, explicit_width
 
 from .chunklets import Groups, contrasts, groups_of
 from .factor import Factor
-from .kernel import ChunkletKernel, ScatterKernel, as_float64
+from .kernel import ChunkletKernel, ScatterKernel
 from .scatter import scatter
 
 Array = NDArray[Any]
@@ -26,8 +28,10 @@ MULTIPLE = 5.0
 VALUES, SQUARES = 1e-14, 1e-28
 """ε, or an eigenvalue of C, below this share of the mean k(x, x) is rounding: of values of k, or of squares of explicit
 features."""
+LEAST = 1e-150
+"""The least ε: its inverse is squared on the way."""
 DIGITS = 6
-"""Distances with fewer digits left than this are mentioned in the notes."""
+"""A learned kernel with fewer digits left than this is refused; distances that may have fewer are mentioned."""
 CERTIFICATE = "relative KKT residual ‖(Ĉ − M⁻¹)v‖ / ‖Ĉv‖ along a random v"
 
 
@@ -45,7 +49,7 @@ class KernelRCA(Solver):
     is the residual of its optimality condition Ĉ = M⁻¹.
 
     Two routes to the same kernel.  *Exact*: one Cholesky factor of the symmetric system nεI + Q'KQ, QQ' = H, of order
-    n − #groups; O(n³) time and 8n² bytes while it runs, 4n² kept.  It is taken where the rows are represented exactly,
+    n − #groups; O(n³) time and 12n² bytes while it runs, 4n² kept.  It is taken where the rows are represented exactly,
     or where groups cover too few rows for landmarks to be cheaper.  *Features*: S = Φ'HΦ by blocks; O(n m²) time and
     O(m²) memory, rows of dask arrays stay where they are.
 
@@ -87,12 +91,12 @@ class KernelRCA(Solver):
         problem.step(0, 2)
         G = gram(kernel, rows, groups.sizes)
         problem.step(1, 2)
-        explicit = kernel.features(rows[:1])
-        count = groups.contrasts if explicit is None else min(groups.contrasts, _rows.width(explicit) or 1)
+        count = min(groups.contrasts, explicit_width(kernel, rows) or groups.contrasts)
         trace = float(G.trace()) / groups.n
         epsilon, told = self._choose(trace / count, VALUES * float(kernel.diag(rows).mean()))
         _check_positive(epsilon, "this kernel is represented by its values", trace / count)
         learned, objective, gap = _factorised(kernel, rows, groups.sizes, groups.n * epsilon, problem.seed, G)
+        _check_digits(learned)
         report = {**_outcome(learned.n, epsilon, "exact", groups), **told}
         return _solution(learned, objective, gap, report, _remarks(groups, trace / epsilon))
 
@@ -117,10 +121,13 @@ class KernelRCA(Solver):
                     'epsilon="auto" is a multiple of the mean eigenvalue of C, and that is 0: to the kernel, the rows '
                     "of each group are identical; give epsilon a number, or groups of different rows"
                 )
+            if mean < LEAST:
+                raise InputError(f"X: the mean eigenvalue of C is {mean:.3g}, and its inverse overflows; rescale X")
             return MULTIPLE * mean, {"epsilon_rule": f"{MULTIPLE:g} × mean eigenvalue of C", "mean_eigenvalue": mean}
-        if 0 < self.epsilon <= rounding:
+        floor = max(rounding, LEAST)
+        if 0 < self.epsilon <= floor:
             raise InputError(
-                f"epsilon={self.epsilon:g} is lost to rounding: it takes more than {rounding:.1g} beside these values "
+                f"epsilon={self.epsilon:g} is lost to rounding: it takes more than {floor:.1g} beside these values "
                 f'of the kernel; give a larger one or "auto" ({MULTIPLE * mean:.3g} here)'
             )
         return float(self.epsilon), {"epsilon_rule": "given", "mean_eigenvalue": mean}
@@ -168,7 +175,7 @@ def _add_rows(metric: Any, X: Any, groups: Groups, hold: str) -> tuple[ChunkletK
     rows, sizes = _rows.stack(old.rows, new), np.concatenate([old.sizes, groups.sizes])
     if hold == "epsilon":
         return _factorised(old.base, rows, sizes, old.epsilon * _rows.count(rows), metric.seed)
-    B = contrasts(contrasts(old.base.block(new, old.rows), old.sizes).T, groups.sizes).T  # (q, r)
+    B = contrasts(contrasts(old.base.block(old.rows, new), groups.sizes).T, old.sizes)  # (q, r)
     D = gram(old.base, new, groups.sizes)
     triangle, gained, gap = append(old.triangle, B, D, old.ridge, metric.seed)
     learned = ChunkletKernel(old.base, rows, sizes, triangle.packed, old.ridge)
@@ -181,6 +188,7 @@ def append(old: Factor, B: Array, D: Array, ridge: float, seed: int = 0) -> tupl
 
     The residual is that of the new columns along a random direction: one more pass over the factor.
     """
+    _check_finite(B)
     D = D + ridge * np.eye(len(D))
     try:
         new = old.append(B, D)
@@ -190,8 +198,7 @@ def append(old: Factor, B: Array, D: Array, ridge: float, seed: int = 0) -> tupl
     gained = new.log_determinant_from(r) - q * np.log(ridge) - (float(D.trace()) / ridge - q)
     v = np.random.default_rng(seed).standard_normal(q)
     truth = np.concatenate([B.T @ v, D @ v])
-    gap = np.linalg.norm(new.columns_times(r, v) - truth) / np.linalg.norm(truth)
-    return new, float(gained), float(gap)
+    return new, float(gained), _relative(new.columns_times(r, v), truth)
 
 
 def _add_scatter(
@@ -215,10 +222,16 @@ def gram(kernel: Kernel, rows: Any, sizes: Array) -> Array:
     for part in _whole_groups(starts, 4 * 8 * int(starts[-1])):
         inside = sizes[part]
         here = rows if len(inside) == len(sizes) else rows[starts[part.start] : starts[part.stop]]
-        H = contrasts(contrasts(kernel.block(here, rows), sizes).T, inside).T
+        H = contrasts(contrasts(kernel.block(rows, here), inside).T, sizes)
         G[done : done + len(H)] = H
         done += len(H)
+    _check_finite(G)
     return G
+
+
+def _check_finite(values: Array) -> None:
+    if not (np.isfinite(values.min()) and np.isfinite(values.max())):
+        raise InputError("X: the kernel's values overflow on these rows; rescale X, for instance with StandardScaler")
 
 
 def _whole_groups(starts: Array, row_bytes: int) -> Any:
@@ -235,6 +248,9 @@ def _factorised(
     kernel: Kernel, rows: Any, sizes: Array, ridge: float, seed: int, G: Array | None = None
 ) -> tuple[ChunkletKernel, float, float]:
     """Return the kernel of the system cI + Q'KQ, its objective and its residual."""
+    if G is None:
+        r = _rows.count(rows) - len(sizes)
+        check_memory(12 * r * r, f"a factor of order {r}", 'hold="ridge", or learn with a number of landmarks as rank')
     A = gram(kernel, rows, sizes) if G is None else G
     trace, r = float(A.trace()), len(A)
     if ridge <= np.finfo(np.float64).eps * trace:
@@ -248,11 +264,11 @@ def _factorised(
     # the triangle of A that the factorisation did not touch, with the diagonal it did
     v = np.random.default_rng(seed).standard_normal(r)
     truth = _upper_times(A, v) + (diagonal - A.diagonal()) * v
-    gap = np.linalg.norm(triangle.times(v) - truth) / np.linalg.norm(truth)
+    gap = _relative(triangle.times(v), truth)
     objective = triangle.log_determinant_from(0) - r * np.log(ridge) - trace / ridge
     learned = ChunkletKernel(kernel, rows, sizes, triangle.packed, ridge)
     learned.__dict__["triangle"] = triangle
-    return learned, float(objective), float(gap)
+    return learned, float(objective), gap
 
 
 def _upper_times(A: Array, v: Array) -> Array:
@@ -262,11 +278,23 @@ def _upper_times(A: Array, v: Array) -> Array:
     return np.asarray(dsymv(1.0, A.T, v, lower=1))
 
 
+def _check_digits(learned: ChunkletKernel) -> None:
+    """Raise when k̃ = (k − w'w)/ε has cancelled, which it does where the features are few and ε is tiny."""
+    sample = learned.rows[:: max(1, learned.n // 8)]
+    k = float(learned.base.diag(sample).max())
+    left = float(learned.diag(sample).max()) * learned.epsilon
+    if np.finfo(np.float64).eps * k > 10**-DIGITS * left:
+        raise InputError(
+            f"epsilon={learned.epsilon:g} is lost to rounding: the learned kernel would keep fewer than {DIGITS} "
+            'digits; give a larger one or "auto", or use explicit features (kernel=mf.kernels.Linear(), rank="auto")'
+        )
+
+
 def _check_positive(epsilon: float, why: str, mean: float) -> None:
     if epsilon == 0:
         raise InputError(
-            f'epsilon=0 takes explicit features, and {why}; give a positive epsilon or "auto" '
-            f'({MULTIPLE * mean:.3g} here), or use kernel=mf.kernels.Linear() with rank="auto"'
+            'epsilon=0 takes explicit features, no more of them than rows (kernel=mf.kernels.Linear(), rank="auto"), '
+            f'and {why}; give a positive epsilon or "auto" ({MULTIPLE * mean:.3g} here)'
         )
 
 
@@ -287,9 +315,13 @@ def _check_scatter(kernel: ScatterKernel, seed: int) -> tuple[float, float]:
     V = R * np.sqrt(w)
     v = np.random.default_rng(seed).standard_normal(len(R))
     truth = kernel.scatter @ v / kernel.n + epsilon * v
-    gap = np.linalg.norm(V @ (w * (v @ V)) - truth) / np.linalg.norm(truth)
     ratio = w / (epsilon or 1.0)
-    return float((np.log(ratio) - (ratio - 1)).sum()), float(gap)
+    return float((np.log(ratio) - (ratio - 1)).sum()), _relative(V @ (w * (v @ V)), truth)
+
+
+def _relative(found: Array, truth: Array) -> float:
+    scale = np.abs(truth).max()  # before squaring: C may be of any magnitude
+    return float(np.linalg.norm((found - truth) / scale) / np.linalg.norm(truth / scale))
 
 
 def _outcome(n: int, epsilon: float, route: str, groups: Groups) -> dict[str, Any]:
