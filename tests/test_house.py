@@ -25,7 +25,8 @@ LAYERS = [
     ["learning"],
     ["estimator", "testing"],
     ["kernelrule", "tasks", "plotting"],
-    ["cli", "__main__"],
+    ["cli"],
+    ["__main__"],
 ]
 RANK = {name: i for i, row in enumerate(LAYERS) for name in row}
 UPWARD = {("constraints", "registry"): "Constraint.to walks conversions, which are edges in the registry"}
@@ -36,7 +37,7 @@ HEAVY = {
     "pynndescent": {"neighbors"},
     "primme": {"eigen"},
     "highspy": {"lpdesign.highs"},
-    "numba": {"kcr.pairloop", "neighbors"},
+    "numba": {"kcr.loops", "lpdesign.gaussian", "neighbors"},
     "matplotlib": {"plotting"},
     "psutil": {"space"},
 }

@@ -451,6 +451,27 @@ def test_dask_gives_the_same_kernel(data, kernel, rank, chunks, shuffled, monkey
         assert relative(both.kernel(A), updated.kernel(A)) < 1e-8
 
 
+def test_worker_processes_give_the_same_kernel(data, monkeypatch):
+    import dask.array as da
+    from distributed import Client, LocalCluster
+
+    X, groups, A = data
+    c, lazy = mf.Chunklets(groups), da.from_array(X, chunks=(37, 6))
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as local,
+        Client(local) as client,
+    ):
+        for open_bytes in (scatter_module.OPEN_BYTES, 0):
+            monkeypatch.setattr(scatter_module, "OPEN_BYTES", open_bytes)
+            here, there = (mf.learn(Z, c, method="krca", kernel=RBF(0.05), rank=30, seed=2) for Z in (X, lazy))
+            assert relative(there.kernel(A), here.kernel(A)) < 1e-8
+        exact = mf.learn(X, c, method="krca", kernel=RBF(0.05))
+        assert relative(exact.kernel(lazy, X).compute(), exact.kernel(X)) < 1e-10
+        loaded = client.submit(lambda: [m for m in __import__("sys").modules if m.startswith("metricforge")]).result()
+    assert "metricforge_plugins.krca.scatter" in loaded
+    assert "metricforge.registry" not in loaded
+
+
 def test_features_stream_in_small_blocks_to_the_same_scatter(data, monkeypatch):
     X, groups, A = data
     groups = np.where(groups < 0, -1, groups % 3)  # groups larger than a block

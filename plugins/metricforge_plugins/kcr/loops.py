@@ -54,6 +54,7 @@ def grouped(
     h: float,
     mu: float,
     width: float,
+    cap: float,
     i0: int,
     i1: int,
     Gt: Array,
@@ -86,7 +87,8 @@ def grouped(
         total += _span(d[first:last], c[first:last], 1.0, h, mu)
         total += _span(d[last:size], c[last:size], -1.0, h, mu)
         psi, a = _outer(offset[i] + total, width)
-        value += psi
+        value += cap * psi
+        a *= cap
         if a == 0.0:
             continue
         pull = 0.0
@@ -116,6 +118,7 @@ def listed_pairs(
     h: float,
     mu: float,
     width: float,
+    cap: float,
     i0: int,
     i1: int,
     G: Array,
@@ -142,7 +145,8 @@ def listed_pairs(
             c[p - begin[i]] = tau * g
             total += g * x + 0.5 * mu * g * (1.0 - g)
         psi, a = _outer(offset[i] + total, width)
-        value += psi
+        value += cap * psi
+        a *= cap
         if a == 0.0:
             continue
         for p in range(begin[i], begin[i + 1]):

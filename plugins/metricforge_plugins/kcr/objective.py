@@ -10,6 +10,7 @@ class Objective:
         self.offset = (1.0 if logistic else 2.0) - pairs.plus
         self.compiled = pairs.count > 40000 if compiled is None else compiled
         self.n_eval = 0
+        self.slope = 1.0
         self.os = outer_scale
 
     def outer(self, mu):
@@ -17,7 +18,8 @@ class Objective:
             x = self.offset[rows] + s
             if self.logistic:
                 return np.logaddexp(0, x), 1 / (1 + np.exp(-x))
-            return hinge(x, self.os * mu)
+            p, a = hinge(x, self.os * mu)
+            return self.slope * p, self.slope * a
         return f
 
     def data(self, Y, h, mu):
@@ -25,7 +27,7 @@ class Objective:
         if self.compiled:
             from . import loops
             Yt = np.ascontiguousarray(Y.T); Gt = np.zeros_like(Yt)
-            v, s = loops.grouped(Yt, self.pairs.group, self.pairs.same, self.offset, h, mu, 0.0 if self.logistic else self.os * mu, 0, len(Y), Gt)
+            v, s = loops.grouped(Yt, self.pairs.group, self.pairs.same, self.offset, h, mu, 0.0 if self.logistic else self.os * mu, self.slope, 0, len(Y), Gt)
             return v, s, Gt.T
         G = np.zeros_like(Y); value = slope = 0.0
         for rows, cols, v, C in self.pairs.blocks(Y, h, mu, self.outer(mu)):
@@ -44,6 +46,13 @@ class Objective:
         return v + self.lam * float(np.vdot(L, L)), g
 
     def exact(self, L, h):
+        keep, self.slope = self.slope, 1.0
+        try:
+            return self._exact(L, h)
+        finally:
+            self.slope = keep
+
+    def _exact(self, L, h):
         return self.data(self.Phi @ L, h, 1e-12)[0] + self.lam * float(np.vdot(L, L))
 
     def dual(self, L, h, mu):
@@ -74,4 +83,5 @@ class Objective:
               a = np.where(self.offset > 0, 1.0, a)
               bound = (a * self.offset).sum()
           return bound + c * (theta * P + N)
+        self.top = top.max()
         return bnd(c), w, V, bnd(1.0)

@@ -7,30 +7,34 @@ auxiliary variables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from metricforge.kernels import RBF, Kernel, Mixture, Weak
-from metricforge.rows import as_float64, blocks, count, is_dask, is_sparse, take, width
+from metricforge.rows import as_float64, blocks, count, fold, is_dask, map_rows, take, width
 
 from .bases import Projected
-from .gaussian import Lines
+
+if TYPE_CHECKING:
+    from .gaussian import Lines
 
 Array = NDArray[Any]
 
 DENSE_BYTES = 128 * 2**20
 """Gram matrices of all bases are kept while they take no more than this."""
 CHUNK_ROWS = 2048
-"""Rows in memory are passed over in chunks of so many: enough work for a task, small results."""
-BLOCK_BYTES = 16 * 2**20
-"""What one array of a pass may take; a pass holds a few of them on each core."""
+"""Rows in memory are passed over in chunks of so many: enough work for a thread, small results."""
+PIECE_BYTES = 8 * 2**20
+"""What one array of a pass may take; every thread holds a few of them."""
 FUSED_VALUES = 10**9
-"""Kernel values n² k of one full pass from which compiling a fused loop pays."""
+"""Kernel values n² k of one full pass from which a compiled loop pays."""
 ROUNDING = 4 * np.finfo(np.float64).eps
 
 
@@ -41,7 +45,7 @@ class Dominance(Protocol):
     ----------
     n : int
     cheap : bool
-        Whether slacks of all rows cost little beside solving a linear program.
+        Whether the slacks of all rows cost little beside solving a linear program.
     lift : (b,) array or None
         Weights whose matrix is the identity in the basis of the condition: adding t · lift raises every slack by t.
     """
@@ -51,10 +55,13 @@ class Dominance(Protocol):
     lift: Array | None
 
     def slack(self, alpha: Array, rows: Array | None = None) -> tuple[Array, float]:
-        """Return K_ii − Σ_{j≠i} |K_ij| of some or all rows, and a bound on its error."""
+        """Return K_ii − Σ_{j≠i} |K_ij| of some or all rows, and a bound on the error."""
 
     def cuts(self, alpha: Array, rows: Array) -> tuple[Array, Array]:
-        """Return the exact slacks of some rows and their (len(rows), b) cuts at α."""
+        """Return the slacks of some rows in float64, and their (len(rows), b) cuts at α."""
+
+
+# ------------------------------------------------------------------------------------------------- matrices in memory
 
 
 class Dense:
@@ -65,7 +72,7 @@ class Dense:
     Parameters
     ----------
     stack : (b, n, n) array
-        Overwritten: its diagonal is taken out.
+        Taken over: its diagonals are set to zero.
     lift : (b,) array or None
     """
 
@@ -80,90 +87,22 @@ class Dense:
 
     def slack(self, alpha: Array, rows: Array | None = None) -> tuple[Array, float]:
         """Return the slacks of some or all rows."""
-        K = self._mixture(alpha, slice(None) if rows is None else rows)
+        K = self._mixture(alpha, rows)
         diagonal = self.diagonal if rows is None else self.diagonal[rows]
         off = np.abs(K).sum(axis=1)
-        error = ROUNDING * len(alpha) * float((off + np.abs(diagonal) @ np.abs(alpha)).max())
+        error = ROUNDING * self.n * float((np.abs(diagonal) @ np.abs(alpha)).max())
         return diagonal @ alpha - off, error
 
     def cuts(self, alpha: Array, rows: Array) -> tuple[Array, Array]:
         """Return the slacks of some rows and their cuts."""
-        K = self._mixture(alpha, rows)
-        cuts = self.diagonal[rows] - np.einsum("ij,pij->ip", np.sign(K), self.stack[:, rows])
-        return self.diagonal[rows] @ alpha - np.abs(K).sum(axis=1), cuts
-
-    def _mixture(self, alpha: Array, rows: Any) -> Array:
-        b, n = len(self.stack), self.n
-        if isinstance(rows, slice):
-            return (alpha @ self.stack.reshape(b, n * n)).reshape(n, n)
-        return np.asarray(np.tensordot(alpha, self.stack[:, rows], axes=1))
-
-
-class Blocked:
-    """Dominance of Σ_p α_p K_p (+ α_b I with white) over rows whose Gram matrices are never held.
-
-    A full pass visits every pair of chunks once, each pair for both of its sides: on all cores in memory, as tasks of
-    the cluster for a dask array.  Gaussians on single features or directions run fused in float32 with a bounded error
-    once n is large; `cuts` are float64 always.
-
-    Cost: n² k / 2 kernel values a full pass, n k values a cut; memory for a few blocks.
-
-    Parameters
-    ----------
-    kernels : sequence of Kernel
-    sizes : (k,) array
-        What each is divided by.
-    rows : rows, or a dask array of them
-    white : bool
-    """
-
-    cheap = False
-
-    def __init__(self, kernels: Sequence[Kernel], sizes: Array, rows: Any, *, white: bool) -> None:
-        self.kernels, self.sizes, self.rows, self.white = tuple(kernels), sizes, rows, white
-        self.n = count(rows)
-        self.lift = np.append(np.zeros(len(kernels)), 1.0) if white else None
-
-    @cached_property
-    def _diagonal(self) -> Array:
-        """(n, k) for kernels whose k(x, x) varies, (1, k) where it is the same for all rows."""
-        parts = over_chunks(_Diagonals(self.kernels, self.sizes), self.rows)
-        if all((part == parts[0][:1]).all() for part in parts):
-            return parts[0][:1]
-        return np.concatenate(parts)
-
-    @cached_property
-    def _lines(self) -> Lines | None:
-        if self.n**2 * len(self.kernels) < FUSED_VALUES:
-            return None
-        return gaussian_lines(self.kernels, self.rows)
-
-    def slack(self, alpha: Array, rows: Array | None = None) -> tuple[Array, float]:
-        """Return the slacks of some or all rows: a full pass without ``rows``."""
-        weights = alpha[: len(self.kernels)] / self.sizes
-        total: _Sums = _FusedSums(self._lines, weights) if self._lines else _MixtureSums(self.kernels, weights)
-        if rows is None:
-            off = over_pairs(total, self.rows)
-        else:
-            chosen = as_float64(take(self.rows, rows))
-            off = sum(part[0] for part in over_chunks(_Against(total, chosen), self.rows))
-        own = self._own(rows) @ alpha[: len(self.kernels)]
-        added = alpha[-1] if self.white else 0.0
-        return own + added - (off - np.abs(own)), self.n * total.error()
-
-    def cuts(self, alpha: Array, rows: Array) -> tuple[Array, Array]:
-        """Return the slacks of some rows and their cuts, in float64."""
-        k = len(self.kernels)
-        chosen = as_float64(take(self.rows, rows))
-        parts = over_chunks(_SignedSums(self.kernels, self.sizes, alpha[:k], chosen), self.rows)
-        signed = sum(parts)  # (r, k), the row itself included
-        own = self._own(rows) * np.ones((len(rows), 1))
-        signed -= np.sign(own @ alpha[:k])[:, None] * own
-        cuts = np.column_stack([own - signed, *([np.ones(len(rows))] if self.white else [])])
+        signs = np.sign(self._mixture(alpha, rows))
+        cuts = self.diagonal[rows] - np.einsum("ij,pij->ip", signs, self.stack[:, rows])
         return cuts @ alpha, cuts
 
-    def _own(self, rows: Array | None) -> Array:
-        return self._diagonal if rows is None or len(self._diagonal) == 1 else self._diagonal[rows]
+    def _mixture(self, alpha: Array, rows: Array | None) -> Array:
+        part = self.stack if rows is None else self.stack[:, rows]
+        b, r, n = part.shape
+        return (alpha @ part.reshape(b, r * n)).reshape(r, n)
 
 
 def gram_stack(kernels: Sequence[Kernel], sizes: Array, X: Any, *, white: bool) -> Array:
@@ -191,40 +130,164 @@ def change_basis(stack: Array, alpha: Array) -> Array | None:
     return np.stack([inverse @ M @ inverse.T for M in stack])
 
 
+# --------------------------------------------------------------------------------------- rows whose Gram is never held
+
+
+class Blocked:
+    """Dominance of Σ_p α_p K_p (and α_b I with white) over rows whose Gram matrices are never held.
+
+    A full pass visits every pair of chunks: in memory each pair once for both of its sides, on all cores; on dask every
+    chunk against every other, in parallel over the chunks.  Gaussians on single features or directions run in a fused
+    float32 loop once n is large, with a bound on its error; `cuts` are float64 always.
+
+    Cost: n² k / 2 kernel values a full pass (n² k on dask), n k values a cut; memory for a few pieces of 8 MB.
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel
+    sizes : (k,) array
+        What each is divided by.
+    rows : rows, or a dask array of them
+    white : bool
+    """
+
+    cheap = False
+
+    def __init__(self, kernels: Sequence[Kernel], sizes: Array, rows: Any, *, white: bool) -> None:
+        self.kernels, self.sizes, self.rows, self.white = tuple(kernels), sizes, rows, white
+        self.n = count(rows)
+        self.lift = np.append(np.zeros(len(kernels)), 1.0) if white else None
+
+    @cached_property
+    def _lines(self) -> Lines | None:
+        return gaussian_lines(self.kernels, self.rows) if self.n**2 * len(self.kernels) >= FUSED_VALUES else None
+
+    def slack(self, alpha: Array, rows: Array | None = None) -> tuple[Array, float]:
+        """Return the slacks of some or all rows: a full pass without ``rows``."""
+        weights = alpha[: len(self.kernels)] / self.sizes
+        sums: Sums = _FusedSums(self._lines, weights) if self._lines else _MixtureSums(self.kernels, weights)
+        own = self._own(weights, rows)
+        if rows is not None:
+            off = total(_Against(sums, as_float64(take(self.rows, rows))), self.rows)
+        elif is_dask(self.rows):
+            off = _all_pairs_on_dask(sums, self.rows)
+        else:
+            off = _all_pairs(sums, self.rows)
+        added = alpha[-1] if self.white else 0.0
+        return own + added - (off - np.abs(own)), (self.n + 1) * sums.error(float(np.abs(own).max()))
+
+    def cuts(self, alpha: Array, rows: Array) -> tuple[Array, Array]:
+        """Return the slacks of some rows and their cuts, in float64."""
+        weights = alpha[: len(self.kernels)]
+        chosen = as_float64(take(self.rows, rows))
+        signed = total(_SignedSums(self.kernels, self.sizes, weights, chosen), self.rows)  # the row itself included
+        own = np.column_stack([kernel.diag(chosen) for kernel in self.kernels]) / self.sizes
+        signed -= np.sign(own @ weights)[:, None] * own
+        cuts = own - signed
+        if self.white:
+            cuts = np.column_stack([cuts, np.ones(len(rows))])
+        return cuts @ alpha, cuts
+
+    def _own(self, weights: Array, rows: Array | None) -> Array:
+        diagonal = _MixtureDiagonal(self.kernels, weights)
+        if rows is not None:
+            return diagonal(take(self.rows, rows))
+        own = map_rows(diagonal, self.rows, None, np.float64)
+        return np.asarray(own.compute() if is_dask(own) else own)
+
+
 def gaussian_lines(kernels: Sequence[Kernel], rows: Any) -> Lines | None:
     """Return the bases as Gaussians on lines, or None where one of them is something else."""
     axes: dict[Any, Array] = {}
     line, rates = [], []
     for kernel in kernels:
-        if not isinstance(kernel, Weak | Projected):
+        if not (isinstance(kernel, Weak | Projected) and isinstance(kernel.kernel, RBF) and kernel.kernel.base is None):
             return None
-        inner = kernel.kernel
-        if not isinstance(inner, RBF) or inner.base is not None:
-            return None
-        key = kernel.feature if isinstance(kernel, Weak) else kernel.direction
+        weak = isinstance(kernel, Weak)
+        key = kernel.feature if weak else kernel.direction
         if key not in axes:
-            axes[key] = np.eye(1, width(rows), key).ravel() if isinstance(kernel, Weak) else np.asarray(key)
+            axes[key] = np.eye(1, width(rows), key).ravel() if weak else np.asarray(key)
         line.append(list(axes).index(key))
-        rates.append(float(inner.gamma))
+        rates.append(float(kernel.kernel.gamma))
+    from .gaussian import Lines
+
     A = np.column_stack(list(axes.values()))
-    ends = over_chunks(_Ends(A), rows)
-    low, high = np.min([a for a, _ in ends], axis=0), np.max([b for _, b in ends], axis=0)
-    return Lines(A, (low + high) / 2, (high - low) / 2, np.asarray(line), np.asarray(rates))
+    low, minus_high = fold(_Ends(A), _least, rows)
+    return Lines(A, (low - minus_high) / 2, (-minus_high - low) / 2, np.asarray(line), np.asarray(rates))
 
 
-# --------------------------------------------------------------------------------------------------- work on a chunk
+# ------------------------------------------------------------------------------------------------- running over chunks
+
+
+def total(function: Callable[[Any], Array], X: Any) -> Array:
+    """Return the sum of ``function(chunk)`` over the chunks of X: threads in memory, tasks on dask."""
+    if is_dask(X):
+        return np.asarray(fold(function, _add, X))
+    return _add(list(_in_threads(function, [(X[part],) for part in _chunks(X)])))
+
+
+def _all_pairs(sums: Sums, X: Any) -> Array:
+    """Return Σ_j |K_ij| for all rows in memory, each pair of chunks once."""
+    chunks = _chunks(X)
+    pairs = [(a, b) for i, a in enumerate(chunks) for b in chunks[i:]]
+    result = np.zeros(count(X))
+    for (a, b), (rows, columns) in zip(
+        pairs, _in_threads(sums, ((X[a], X[b]) for a, b in pairs)), strict=True
+    ):
+        result[a] += rows
+        if a != b:
+            result[b] += columns
+    return result
+
+
+def _all_pairs_on_dask(sums: Sums, X: Any) -> Array:
+    """Return Σ_j |K_ij| for all rows of a dask array: one of its chunks at a time against all of them."""
+    result = np.zeros(count(X))
+    for c in range(X.numblocks[0]):
+        result += map_rows(_Rows(sums, X.blocks[c].compute()), X, None, np.float64).compute()
+    return result
+
+
+def _chunks(X: Any) -> list[slice]:
+    return list(blocks(count(X), 1, CHUNK_ROWS))
+
+
+def _in_threads(function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]]) -> Iterable[Any]:
+    """Yield the results in order; whatever interrupts the caller also drops what has not begun."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    pool = ThreadPoolExecutor(cores)
+    try:
+        for future in [pool.submit(function, *each) for each in arguments]:
+            yield future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _add(parts: list[Array]) -> Array:
+    return np.sum(parts, axis=0)
+
+
+def _least(parts: list[Array]) -> Array:
+    return np.min(parts, axis=0)
+
+
+# ---------------------------------------------------------------------------------------------------- work on a chunk
 # Objects rather than closures, so that they can be sent to a worker.
 
 
-class _Sums(Protocol):
-    def __call__(self, X: Any, Y: Any) -> tuple[Array, Array]: ...
+class Sums(Protocol):
+    """Sums of |K_ij| over a block of X and Y."""
 
-    def error(self) -> float: ...
+    def __call__(self, X: Any, Y: Any) -> tuple[Array, Array]:
+        """Return Σ_j |K_ij| of the rows of X and Σ_i |K_ij| of the rows of Y."""
+
+    def error(self, scale: float) -> float:
+        """Return a bound on the error of one |K_ij|, where K_ii is below ``scale``."""
 
 
 @dataclass(frozen=True, eq=False)
 class _MixtureSums:
-    """Σ_j |K_ij| and Σ_i |K_ij| of a block, for any kernels."""
+    """Sums for kernels of any kind, in float64."""
 
     kernels: tuple[Kernel, ...]
     weights: Array
@@ -233,7 +296,7 @@ class _MixtureSums:
         X, Y = as_float64(X), as_float64(Y)
         mixture = Mixture(self.kernels, tuple(self.weights))
         rows, columns = np.zeros(count(X)), np.zeros(count(Y))
-        step = max(1, int(np.sqrt(BLOCK_BYTES / 8)))
+        step = int(np.sqrt(PIECE_BYTES / 8))
         for part in blocks(count(X), 1, step):
             for other in blocks(count(Y), 1, step):
                 K = np.abs(mixture.block(X[part], Y[other]))
@@ -241,13 +304,13 @@ class _MixtureSums:
                 columns[other] += K.sum(axis=0)
         return rows, columns
 
-    def error(self) -> float:
-        return float(ROUNDING * len(self.weights) * np.abs(self.weights).sum())
+    def error(self, scale: float) -> float:
+        return float(ROUNDING * len(self.weights) * max(scale, float(np.abs(self.weights).sum())))
 
 
 @dataclass(frozen=True, eq=False)
 class _FusedSums:
-    """The same for Gaussians on lines."""
+    """Sums for Gaussians on lines."""
 
     lines: Lines
     weights: Array
@@ -255,61 +318,71 @@ class _FusedSums:
     def __call__(self, X: Any, Y: Any) -> tuple[Array, Array]:
         return self.lines.sums(X, Y, self.weights)
 
-    def error(self) -> float:
+    def error(self, scale: float) -> float:
         return self.lines.error(self.weights)
 
 
 @dataclass(frozen=True, eq=False)
 class _Against:
-    """Sums over a chunk for rows chosen before."""
+    """Σ_j |K_ij| over a chunk, for rows chosen before."""
 
-    sums: _Sums
+    sums: Sums
     chosen: Any
 
-    def __call__(self, chunk: Any) -> tuple[Array, Array]:
-        return self.sums(self.chosen, chunk)
+    def __call__(self, chunk: Any) -> Array:
+        return self.sums(self.chosen, chunk)[0]
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Σ_j |K_ij| over other rows, for the rows of a chunk."""
+
+    sums: Sums
+    others: Any
+
+    def __call__(self, chunk: Any) -> Array:
+        return self.sums(chunk, self.others)[0]
 
 
 @dataclass(frozen=True, eq=False)
 class _SignedSums:
-    """Σ_j sign(K_ij) K_p,ij over a chunk, for every base p and each chosen row i."""
+    """Σ_j sign(K_ij) K_p,ij over a chunk, for every base p and each row i chosen before."""
 
     kernels: tuple[Kernel, ...]
     sizes: Array
-    alpha: Array
+    weights: Array
     chosen: Any
 
     def __call__(self, chunk: Any) -> Array:
         r, k = count(self.chosen), len(self.kernels)
-        total = np.zeros((r, k))
+        result = np.zeros((r, k))
         chunk = as_float64(chunk)
-        for part in blocks(count(chunk), 8 * r * k, BLOCK_BYTES):
+        for part in blocks(count(chunk), 8 * r * k, PIECE_BYTES):
             piece = chunk[part]
             values = np.stack([kernel.block(self.chosen, piece) for kernel in self.kernels])  # (k, r, piece)
             values /= self.sizes[:, None, None]
-            signs = np.sign(np.tensordot(self.alpha, values, axes=1))
-            total += np.einsum("ij,pij->ip", signs, values)
-        return total
+            signs = np.sign(np.tensordot(self.weights, values, axes=1))
+            result += np.einsum("ij,pij->ip", signs, values)
+        return result
 
 
 @dataclass(frozen=True, eq=False)
-class _Diagonals:
-    """k_p(x, x) of every base."""
+class _MixtureDiagonal:
+    """Σ_p w_p k_p(x, x)."""
 
     kernels: tuple[Kernel, ...]
-    sizes: Array
+    weights: Array
 
     def __call__(self, chunk: Any) -> Array:
-        chunk = as_float64(chunk)
-        return np.column_stack([kernel.diag(chunk) for kernel in self.kernels]) / self.sizes
+        return Mixture(self.kernels, tuple(self.weights)).diag(as_float64(chunk))
 
 
 @dataclass(frozen=True, eq=False)
 class _Ends:
-    """The smallest and largest coordinate on each line."""
+    """The smallest coordinate on each line, and minus the largest."""
 
     axes: Array
 
-    def __call__(self, chunk: Any) -> tuple[Array, Array]:
+    def __call__(self, chunk: Any) -> Array:
         Z = chunk @ self.axes
-        return Z.min(axis=0), Z.max(axis=0)
+        return np.stack([Z.min(axis=0), -Z.max(axis=0)])

@@ -1,0 +1,189 @@
+"""The conformance kit on everything that is registered, and the kit itself on things that are wrong on purpose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+import metricforge as mf
+from metricforge.kernels import RBF, Linear, Mixture, Normalized, Product, Weak
+from metricforge.problem import Solution, Status
+from metricforge.registry import registry
+from metricforge.space import LearnedKernel, represent
+from metricforge.testing import check_constraint, check_kernel, check_method, check_plugin, check_solver, example_rows
+
+
+def learned():
+    X = example_rows("vectors")[0]
+    made = represent(RBF(0.1), X, 9)
+    return LearnedKernel(made.map, np.eye(9), 0.5)
+
+
+# Kernels that cannot be built without arguments.
+MADE = {
+    "weak": lambda: Weak(RBF("median"), feature=1),
+    "mixture": lambda: Mixture([RBF(0.2), Linear()], [1.0, 0.5]),
+    "product": lambda: Product(RBF(0.2), Linear()),
+    "normalized": lambda: Normalized(Linear()),
+    "learned": learned,
+}
+
+
+def kernels_of_metrics():
+    """One learned kernel for each class that a method's plugin registers, from a fit of that method."""
+    X, y = example_rows("vectors")
+    for entry in mf.methods():
+        for rank in ("auto", 9):
+            yield mf.learn(X, mf.Labels(y), method=entry.name, rank=rank, seed=0).kernel
+
+
+def example(entry):
+    if entry.name in MADE:
+        return MADE[entry.name]()
+    cls = entry.load()
+    try:
+        return cls()
+    except TypeError:
+        found = [kernel for kernel in kernels_of_metrics() if type(kernel) is cls]
+        assert found, f"no method gave an example of kernel {entry.name!r}"
+        return found[0]
+
+
+@pytest.mark.parametrize("entry", registry.entries("kernel"), ids=lambda e: e.name)
+def test_every_registered_kernel(entry):
+    check_kernel(example(entry))
+
+
+@pytest.mark.parametrize("entry", registry.entries("constraint"), ids=lambda e: e.name)
+@pytest.mark.parametrize("components", [None, 0.6])
+def test_every_registered_constraint(entry, components):
+    y = np.random.default_rng(0).integers(3, size=40)
+    check_constraint(entry.load().from_labels(y, components=components, seed=1))
+
+
+@pytest.mark.parametrize("entry", mf.methods(), ids=lambda e: e.name)
+@pytest.mark.filterwarnings("ignore::metricforge.errors.ConvergenceWarning")
+def test_every_registered_method_and_its_solver(entry):
+    check_method(entry.name)
+
+
+@pytest.mark.parametrize("entry", registry.entries("solver"), ids=lambda e: e.name)
+@pytest.mark.filterwarnings("ignore::metricforge.errors.ConvergenceWarning")
+@pytest.mark.parametrize("kernel", [Linear(), RBF("median")], ids=str)
+def test_every_registered_solver_on_vectors(entry, kernel):
+    check_solver(entry.load()(), kernel)
+
+
+def test_every_plugin_that_ships():
+    check_plugin("standard")
+    with pytest.raises(AssertionError, match="no plugin is called 'nobody'"):
+        check_plugin("nobody")
+
+
+# ----------------------------------------------------------------------------------------- the kit must be able to fail
+
+
+@dataclass(frozen=True)
+class Skewed(mf.Kernel):
+    def block(self, X, Y):
+        return X @ Y.T + np.arange(len(X))[:, None]
+
+
+@dataclass(frozen=True)
+class Indefinite(mf.Kernel):
+    def block(self, X, Y):
+        return -X @ Y.T
+
+
+@dataclass(frozen=True)
+class LooksAtItsNeighbours(mf.Kernel):
+    def block(self, X, Y):
+        return (X @ Y.T) * len(X)
+
+
+@dataclass(frozen=True)
+class WrongDiagonal(mf.Kernel):
+    def block(self, X, Y):
+        return X @ Y.T
+
+    def diag(self, X):
+        return np.ones(len(X))
+
+
+@dataclass
+class Thawed(mf.Kernel):
+    def block(self, X, Y):
+        return X @ Y.T
+
+
+@pytest.mark.parametrize(
+    ("kernel", "words"),
+    [
+        (Skewed(), "not symmetric"),
+        (Indefinite(), "not positive semidefinite"),
+        (LooksAtItsNeighbours(), "paired|differs from that part"),
+        (WrongDiagonal(), "diagonal"),
+        (Thawed(), "not frozen"),
+        ("rbf", "does not subclass"),
+    ],
+)
+def test_the_kit_refuses_kernels(kernel, words):
+    with pytest.raises(AssertionError, match=words):
+        check_kernel(kernel)
+
+
+@dataclass(frozen=True, eq=False)
+class Forgetful(mf.Labels):
+    """Drops relations without counting them."""
+
+    def _select(self, rows, position):
+        return Forgetful(np.where(np.arange(len(rows)) % 7, self.y[rows], np.nan))
+
+
+def test_the_kit_refuses_constraints():
+    with pytest.raises(AssertionError, match="selecting all rows changes the number of relations"):
+        check_constraint(Forgetful(np.arange(20.0) % 3))
+
+
+@dataclass(frozen=True)
+class Solvers(mf.Solver):
+    """A solver with a fault of choice."""
+
+    fault: str = "none"
+    accepts: ClassVar = (mf.Labels,)
+    state: list = field(default_factory=list, compare=False)
+
+    def _solve(self, problem):
+        self.state.append(1)
+        weight = 1.0 + (len(self.state) if self.fault == "moody" else 0)
+        parts = {"status": Status.OPTIMAL, "objective": 0.0, "gap": 0.0, "certificate": "closed form", "n_iter": 0}
+        parts |= {"gap": -1.0} if self.fault == "negative gap" else {}
+        parts |= {"status": "fine"} if self.fault == "status" else {}
+        parts |= {"n_iter": 5} if self.fault == "silent" else {}
+        parts |= {"certificate": ""} if self.fault == "no certificate" else {}
+        return Solution(weight * problem.kernel, **parts)
+
+    def __hash__(self):
+        return hash(self.fault)
+
+
+@pytest.mark.parametrize(
+    ("fault", "words"),
+    [
+        ("none", None),
+        ("moody", "gives two answers"),
+        ("negative gap", "gap is negative"),
+        ("status", "expected a mf.Status"),
+        ("silent", "must call problem.step"),
+        ("no certificate", "does not say what its certificate is"),
+    ],
+)
+def test_the_kit_refuses_solvers(fault, words):
+    if words is None:
+        check_solver(Solvers(fault), Linear())
+        return
+    with pytest.raises(AssertionError, match=words):
+        check_solver(Solvers(fault), Linear())
