@@ -197,7 +197,7 @@ def top(
     rng = np.random.default_rng(0 if seed is None else seed)
     backend = _backend(solver, n, k, tol)
 
-    pieces, rest = [], np.arange(n)
+    pieces: list[_Piece] = []
     if backend is not None and _is_sparse(matrix):
         pieces, rest = _small_components(matrix, k)
     if not pieces:
@@ -395,15 +395,14 @@ def _largest_magnitude(operator: _Operator, rng: np.random.Generator, steps: int
 
 def _rayleigh_ritz(operator: _Operator, V: Floats, k: int) -> tuple[Floats, Floats, Floats]:
     """Rotate orthonormal columns, in place, to the k best eigenpairs in their span; also return the residual norms."""
-    n = operator.n
     operator.spare = max(operator.spare, 0) + V.shape[1]
     AV = operator(V)
     H = V.T @ AV
     w, S = np.linalg.eigh((H + H.T) / 2)
     w, S = w[::-1][:k].copy(), S[:, ::-1][:, :k]
     squares = np.zeros(k)
-    step = max(1, 2**20 // n)  # so that nothing else of shape (n, k) is held
-    for i in range(0, n, step):
+    step = max(1, 2**20 // k)  # so that nothing else of shape (n, k) is held
+    for i in range(0, len(V), step):
         rows = V[i : i + step] @ S
         V[i : i + step, :k] = rows
         squares += np.square(AV[i : i + step] @ S - rows * w).sum(axis=0)
@@ -562,9 +561,8 @@ class _FirstVectors:
         j = len(self._diagonal)
         if j == 0:
             return np.empty(0), np.empty((self._Q.shape[0], 0))
-        w: Floats
         w, S = eigh_tridiagonal(np.array(self._diagonal), np.array(self._beside))
-        return w[::-1][:k], self._Q[:, :j].astype(np.float64) @ S[:, ::-1][:, :k]
+        return np.asarray(w[::-1][:k], np.float64), self._Q[:, :j].astype(np.float64) @ S[:, ::-1][:, :k]
 
 
 def _dense(operator: _Operator, k: int, rng: np.random.Generator) -> _Found:
@@ -669,8 +667,7 @@ def _orthonormal(W: NDArray[Any], *bases: Floats) -> Floats:
 def _unit_columns(W: Floats, floor: float) -> Floats:
     """Divide the columns by their norms; those at or below ``floor`` are dropped."""
     norms = np.linalg.norm(W, axis=0)
-    kept: Floats = W[:, norms > floor]
-    return kept / norms[norms > floor]
+    return np.asarray(W[:, norms > floor] / norms[norms > floor])
 
 
 def _signed(V: Floats) -> Floats:

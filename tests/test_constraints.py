@@ -199,7 +199,7 @@ def test_no_conversion_is_an_error_with_the_repair():
         mf.Pairs([(0, 1)], n=2).to(mf.Triplets)
 
 
-# ---------------------------------------------------------------------------------------------------------- hard cases
+# --------------------------------------------------------------------------------------------------------- hard cases
 
 
 def test_masks_as_lists_select_by_truth_not_by_number():

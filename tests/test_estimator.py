@@ -293,7 +293,7 @@ def test_random_state_follows_scikit_learn(wine):
     assert not np.array_equal(out(np.random.RandomState(1)), out(2))
 
 
-# ---------------------------------------------------------------------------------------------------------- hard cases
+# --------------------------------------------------------------------------------------------------------- hard cases
 
 
 def test_a_refit_on_other_rows_forgets_the_old_columns(wine):

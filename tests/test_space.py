@@ -246,7 +246,7 @@ def test_learned_kernel_refuses_other_widths():
         LearnedKernel(kernel.map, np.eye(2))
 
 
-# ------------------------------------------------------------------------------------------------------- hard cases
+# --------------------------------------------------------------------------------------------------------- hard cases
 
 
 def test_choosing_landmarks_ends_when_only_rounding_is_left():

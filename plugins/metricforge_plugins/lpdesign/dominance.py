@@ -174,7 +174,8 @@ class Blocked:
         else:
             off = _all_pairs(sums, self.rows)
         added = alpha[-1] if self.white else 0.0
-        return own + added - (off - np.abs(own)), (self.n + 1) * sums.error(float(np.abs(own).max()))
+        error = self._lines.error(weights) if self._lines else ROUNDING * len(weights) * float(np.abs(weights) @ self._largest)
+        return own + added - (off - np.abs(own)), (self.n + 1) * error
 
     def cuts(self, alpha: Array, rows: Array) -> tuple[Array, Array]:
         """Return the slacks of some rows and their cuts, in float64."""
@@ -187,6 +188,11 @@ class Blocked:
         if self.white:
             cuts = np.column_stack([cuts, np.ones(len(rows))])
         return cuts @ alpha, cuts
+
+    @cached_property
+    def _largest(self) -> Array:
+        """The largest |k(x, x)| of each base."""
+        return -np.asarray(fold(_MinusLargest(self.kernels), _least, self.rows))
 
     def _own(self, weights: Array, rows: Array | None) -> Array:
         diagonal = _MixtureDiagonal(self.kernels, weights)
@@ -281,9 +287,6 @@ class Sums(Protocol):
     def __call__(self, X: Any, Y: Any) -> tuple[Array, Array]:
         """Return Σ_j |K_ij| of the rows of X and Σ_i |K_ij| of the rows of Y."""
 
-    def error(self, scale: float) -> float:
-        """Return a bound on the error of one |K_ij|, where K_ii is below ``scale``."""
-
 
 @dataclass(frozen=True, eq=False)
 class _MixtureSums:
@@ -304,9 +307,6 @@ class _MixtureSums:
                 columns[other] += K.sum(axis=0)
         return rows, columns
 
-    def error(self, scale: float) -> float:
-        return float(ROUNDING * len(self.weights) * max(scale, float(np.abs(self.weights).sum())))
-
 
 @dataclass(frozen=True, eq=False)
 class _FusedSums:
@@ -317,9 +317,6 @@ class _FusedSums:
 
     def __call__(self, X: Any, Y: Any) -> tuple[Array, Array]:
         return self.lines.sums(X, Y, self.weights)
-
-    def error(self, scale: float) -> float:
-        return self.lines.error(self.weights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -375,6 +372,17 @@ class _MixtureDiagonal:
 
     def __call__(self, chunk: Any) -> Array:
         return Mixture(self.kernels, tuple(self.weights)).diag(as_float64(chunk))
+
+
+@dataclass(frozen=True, eq=False)
+class _MinusLargest:
+    """Minus the largest |k_p(x, x)| of every base."""
+
+    kernels: tuple[Kernel, ...]
+
+    def __call__(self, chunk: Any) -> Array:
+        chunk = as_float64(chunk)
+        return -np.asarray([np.abs(kernel.diag(chunk)).max() for kernel in self.kernels])
 
 
 @dataclass(frozen=True, eq=False)
