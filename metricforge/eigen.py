@@ -53,8 +53,6 @@ _BLOCK = 8
 _COLUMNS = 16
 # The search for missed eigenvalues multiplies at least this many vectors before it believes that there are none.
 _SEARCH_PRODUCTS = 40
-# Entries of the float32 record of ARPACK's first vectors (256 MB).
-_TRAIL_ENTRIES = 2**26
 # From here on "auto" prefers PRIMME.
 _LOOSE_TOL = 1e-4
 # Below this relative residual rounding decides.
@@ -178,8 +176,8 @@ def top(
 
     Notes
     -----
-    Memory beside A: LAPACK n^2; ARPACK 2k + 1 vectors and half as much for the answer to a limit; PRIMME about
-    max(2k, 30) + 40 vectors; the search 80; the answer and its product 2k.  A sparse A is copied when it is not
+    Memory beside A: LAPACK n^2; ARPACK max(2k + 1, 40) vectors; PRIMME about
+    max(2k, 30) + 40 vectors; the search 40; the answer and its product 2k.  A sparse A is copied when it is not
     float64 CSR, and once more without its small components when it has any: those are solved densely, apart, so
     that isolated rows neither cost iterations nor repeat eigenvalues.
 
@@ -428,7 +426,7 @@ def _search_above(
     """
     n, k = V.shape
     width = min(width, n - k)
-    size = min(max(5 * width, 40), n - k)
+    size = min(max(5 * width, 40, 2**21 // n), n - k)
     Q = np.empty((n, size), order="F")
     H = np.zeros((size, size))  # Q'AQ, of which the upper triangle counts
     new = _orthonormal(rng.standard_normal((n, width)), V)
@@ -501,15 +499,11 @@ def _arpack(A: LinearOperator, k: int, *, tol: float, v0: Floats, stop: Callable
     from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
     n = A.shape[0]
-    ncv = min(n, max(2 * k + 1, 20))
-    first = _FirstVectors(n, min(ncv, _TRAIL_ENTRIES // n))
 
     def product(x: Floats) -> Floats:
-        if stop():
-            raise Stop
-        y: Floats = A @ x
-        first.record(x, y)
-        return y + 2.0 * x
+        # x / 2 is an eigenpair below the spectrum and leaves no residual: once a limit is passed ARPACK takes its
+        # basis for an invariant subspace and returns the best pairs in it, which an exception would throw away.
+        return x / 2.0 if stop() else A @ x + 2.0 * x
 
     # A sum of earlier eigenvectors has no share in what they missed: a tenth of it is random.
     noise = np.random.default_rng(0).standard_normal(n)
@@ -522,47 +516,14 @@ def _arpack(A: LinearOperator, k: int, *, tol: float, v0: Floats, stop: Callable
             k,
             which="LA",
             v0=guess,
-            ncv=ncv,
+            ncv=min(n, max(2 * k + 1, 40)),
             tol=tol / 3.2,
             maxiter=10**9,
             **seeded,
         )
-    except Stop:
-        return first.ritz_pairs(k)
     except ArpackError as error:
         raise SolverError(f"ARPACK failed: {error}; try solver='primme' or 'dense'") from error
     return w - 2.0, V
-
-
-class _FirstVectors:
-    """The first Lanczos vectors that ARPACK multiplied: what is left of its work when a limit unwinds it."""
-
-    def __init__(self, n: int, columns: int) -> None:
-        self._Q = np.empty((n, columns), dtype=np.float32, order="F")
-        self._diagonal: list[float] = []
-        self._beside: list[float] = []
-        self._last: Floats | None = None
-
-    def record(self, x: Floats, y: Floats) -> None:
-        """Note a unit vector x and y = Ax: with those before, a column of the tridiagonal projection of A."""
-        j = len(self._diagonal)
-        if j == self._Q.shape[1]:
-            return
-        if self._last is not None:
-            self._beside.append(float(x @ self._last))
-        self._Q[:, j] = x
-        self._diagonal.append(float(x @ y))
-        self._last = y
-
-    def ritz_pairs(self, k: int) -> tuple[Floats, Floats]:
-        """Return the k best Ritz pairs, or as many as there are vectors."""
-        from scipy.linalg import eigh_tridiagonal
-
-        j = len(self._diagonal)
-        if j == 0:
-            return np.empty(0), np.empty((self._Q.shape[0], 0))
-        w, S = eigh_tridiagonal(np.array(self._diagonal), np.array(self._beside))
-        return np.asarray(w[::-1][:k], np.float64), self._Q[:, :j].astype(np.float64) @ S[:, ::-1][:, :k]
 
 
 def _dense(operator: _Operator, k: int, rng: np.random.Generator) -> _Found:
@@ -671,11 +632,13 @@ def _unit_columns(W: Floats, floor: float) -> Floats:
 
 
 def _signed(V: Floats) -> Floats:
-    """Turn each column so that its entry of largest magnitude is positive; of near ties the first counts."""
-    for v in V.T:
+    """Turn each column, in place, so that its largest entry in magnitude is positive; of near ties the first."""
+    signs = np.ones(V.shape[1])
+    for j, v in enumerate(V.T):
         size = np.abs(v)
         if v[np.argmax(size >= (1 - 1e-6) * size.max())] < 0:
-            np.negative(v, out=v)
+            signs[j] = -1.0
+    V *= signs
     return V
 
 

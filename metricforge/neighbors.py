@@ -1,15 +1,14 @@
 """Nearest neighbours and neighbour graphs of rows under the Euclidean distance.
 
-Every search returns the ``k`` nearest rows sorted by (distance, index), so equal distances, which binary and
-integer data have by the thousand, never make two runs differ.  The exact searches agree with one another to the
-last bit: whatever proposes the candidates, the distance of a pair is always computed from the difference of its
-two rows in float64.  This is the only file that imports pynndescent.
+Every search returns the ``k`` nearest rows sorted by (distance, index), so equal distances, which binary and integer
+data have by the thousand, never make two runs differ.  The exact searches on dense rows agree with one another to the
+last bit: whatever proposes the candidates, they are ranked by the difference of the two rows in float64 (or, for whole
+numbers, without any rounding).  This is the only file that imports pynndescent.
 """
 
 from __future__ import annotations
 
 import logging
-import operator
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -72,9 +71,9 @@ def search(X: Any, k: int, *, queries: Any | None = None, method: str | Search =
     method : {"auto", "exact", "tree", "pynndescent"} or callable
         ``exact``: blocked matrix products, O(q n d) time.  ``tree``: a KD tree, dense rows of low dimension only;
         the same answer as ``exact``.  ``pynndescent``: approximate NN-descent [1]_, see `recall`; deterministic on
-        one thread, with exact distances for the rows it returns.  ``auto`` takes the fastest by shape alone, counting
-        a new process, and is exact with queries.  A callable is called as ``method(X, k, queries=queries,
-        seed=seed)`` and must return what this function returns.
+        one thread, with exact distances for the rows it returns.  ``auto``: the fastest by shape and share of
+        nonzeros, counting the seconds of a new process; exact with queries.  A callable is called as
+        ``method(X, k, queries=queries, seed=seed)`` and must return what this function returns.
     seed : int
         Of the approximate searches.
 
@@ -86,10 +85,13 @@ def search(X: Any, k: int, *, queries: Any | None = None, method: str | Search =
 
     Notes
     -----
-    Memory: 16 bytes per neighbour returned (800 MB at n = 1e6, k = 50) and blocks of 64 MB together; never n × n.
-    ``tree`` adds a float64 copy of X.  ``pynndescent`` adds a float32 copy of X and about 21 bytes per neighbour.
-    ``exact`` refines every pair whose product is too close to the k-th to be told apart by rounding, so data made of
-    equal rows of fractions take the time of a naive search; integer rows below 2**23 or so do not.
+    Memory: 16 bytes per neighbour returned (800 MB at n = 1e6, k = 50) and work arrays of 30 MB, or 100 MB when d is in
+    the thousands or all distances tie; never n × n.  ``tree`` adds a float64 copy of X, ``pynndescent`` a float32 copy
+    and about 20 bytes per neighbour.
+
+    ``exact`` selects by products in float64 and measures anew every pair that rounding could misplace, so its answer
+    does not depend on the size of its blocks.  Where very many pairs are that close (clusters narrower than 1e-7 of
+    the distance between them) it takes the time of a naive search.  Whole numbers, whose products are exact, do not.
 
     References
     ----------
@@ -121,7 +123,7 @@ def search_blocks(distance_block: DistanceBlock, n: int, q: int, k: int, *, excl
     ----------
     distance_block : callable
         ``distance_block(q0, q1, c0, c1)`` returns the (q1 - q0, c1 - c0) distances of queries ``q0:q1`` to rows
-        ``c0:c1``.  Blocks have at most 2**21 entries; each is asked for once, and is not written to.
+        ``c0:c1``.  A block has at most 2**20 entries, is asked for at most once, and is not written to.
     n, q : int
         Rows and queries.
     k : int
@@ -138,7 +140,8 @@ def search_blocks(distance_block: DistanceBlock, n: int, q: int, k: int, *, excl
 
     Notes
     -----
-    Time: q n distances and a comparison each.  Memory: 16 bytes per neighbour returned and blocks of 64 MB together.
+    Time: q n distances and a comparison each.  Memory: 16 bytes per neighbour returned and work arrays of 30 MB (100 MB
+    when all distances tie), besides what distance_block needs.
     """
     n, q = _whole(n, "n", 1), _whole(q, "q", 0)
     k = _check_k(k, n, exclude_self)
@@ -167,8 +170,7 @@ def graph(indices: Array, *, kind: Literal["mutual", "union"] = "mutual", n: int
 
     Notes
     -----
-    Time O(n k log k).  Memory: 10 bytes per neighbour listed and 12 per edge end returned, and no more than 25 bytes
-    per neighbour in between.
+    Time O(n k log k).  Memory: 12 bytes per edge end returned, and at most 25 bytes per neighbour listed in between.
     """
     from scipy.sparse import csr_array
 
@@ -194,8 +196,8 @@ def graph(indices: Array, *, kind: Literal["mutual", "union"] = "mutual", n: int
     A = csr_array((np.ones(targets.size, dtype=np.int8), targets, starts.astype(small)), shape=(n, n))
     A.sum_duplicates()
     A.data[:] = 1
-    B = A.T.tocsr()
-    joined = A.multiply(B).tocsr() if kind == "mutual" else A.maximum(B)
+    joined = A.multiply(A.T.tocsr()) if kind == "mutual" else A.maximum(A.T.tocsr())
+    del A
     joined.sort_indices()
     return csr_array((np.ones(joined.nnz), joined.indices, joined.indptr), shape=(n, n))
 
@@ -283,13 +285,9 @@ def _check_k(k: int, n: int, exclude_self: bool) -> int:
 
 
 def _whole(value: int, name: str, least: int) -> int:
-    try:
-        whole = operator.index(value)
-    except TypeError:
-        raise InputError(f"{name} must be an integer, got {value!r}") from None
-    if whole < least:
-        raise InputError(f"{name} must be at least {least}, got {whole}")
-    return whole
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    return int(value)
 
 
 def _check_found(found: Found, q: int, k: int, n: int, itself: bool) -> Found:
@@ -358,8 +356,9 @@ def _pair_distances(X: Any, Q: Any, rows: Array, cols: Array) -> Array:
             apart = Q[rows[part]].astype(np.float64) - X[cols[part]].astype(np.float64)
             out[part] = np.asarray(apart.multiply(apart).sum(axis=1)).ravel()
         else:
-            difference = np.subtract(Q[rows[part]], X[cols[part]], dtype=np.float64)
-            out[part] = np.einsum("ij,ij->i", difference, difference)
+            difference = np.subtract(Q[rows[part]], X[cols[part]], dtype=np.float64, order="C")
+            # Not einsum: beyond 8192 features it splits a sum where its buffer happens to end.
+            out[part] = np.vecdot(difference, difference)
     return np.sqrt(out, out=out)
 
 
@@ -370,7 +369,7 @@ def _squared_norms(X: Any, centre: Array) -> Array:
     out = np.empty(X.shape[0])
     for part in blocks(X.shape[0], 8 * X.shape[1], _TILE_BYTES):
         block = X[part] - centre
-        out[part] = np.einsum("ij,ij->i", block, block)
+        out[part] = np.vecdot(block, block)
     return out
 
 

@@ -416,15 +416,20 @@ def fold(function: Callable[..., Any], join: Callable[[list[Any]], Any], X: Any,
         return join([function(X, *along)])
     import dask
 
-    call, add = dask.delayed(function, pure=True), dask.delayed(join, pure=True)
+    call, add = dask.delayed(_apply, pure=True), dask.delayed(join, pure=True)
+    held = dask.delayed(function, pure=True, traverse=False)
     ends = np.cumsum(X.chunks[0])
     parts = [slice(int(end - size), int(end)) for end, size in zip(ends, X.chunks[0], strict=True)]
     results = [
-        call(block, *(a[part] for a in along)) for block, part in zip(X.to_delayed().ravel(), parts, strict=True)
+        call(held, block, *(a[part] for a in along)) for block, part in zip(X.to_delayed().ravel(), parts, strict=True)
     ]
     while len(results) > 1:
         results = [add(results[i : i + FAN_IN]) for i in range(0, len(results), FAN_IN)]
     return add(results).compute() if len(parts) == 1 else results[0].compute()
+
+
+def _apply(function: Callable[..., Any], *args: Any) -> Any:
+    return function(*args)
 
 
 def _call(block: Any, function: Callable[[Any], Array], out: Any) -> Array:

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import metricforge as mf
 import numpy as np
+
+import metricforge as mf
 from metricforge.kernels import inner
 from metricforge.space import LearnedKernel
 

@@ -64,7 +64,10 @@ class Factor:
         if len(B) <= FEW and "_unpacked" not in self.__dict__:
             from scipy.linalg.blas import dtpsv
 
-            return np.stack([dtpsv(self.order, self.packed, b, trans=1) for b in B]) if len(B) else B
+            W = np.array(B, dtype=np.float64)
+            for i in range(len(W)):
+                W[i] = dtpsv(self.order, self.packed, W[i], trans=1, overwrite_x=1)
+            return W
         from scipy.linalg.lapack import dtrtrs
 
         return np.asarray(dtrtrs(self._unpacked, B.T, trans=1)[0].T)

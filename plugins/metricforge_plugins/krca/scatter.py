@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,6 @@ Array = NDArray[Any]
 
 OPEN_BYTES = 64 * 2**20
 """Means of groups that span several dask chunks are kept up to this size; beyond, rows are put in order first."""
-FAN_IN = 8
-"""How many partial sums one dask task adds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,14 +57,18 @@ def scatter(map: FeatureMap, X: Any, groups: Groups, step: Callable[..., None] |
     """
     codes = np.full(_rows.count(X), -1)
     codes[groups.order] = np.repeat(np.arange(len(groups.sizes)), groups.sizes)
+    elsewhere = np.empty(0, dtype=int)
     if _rows.is_dask(X):
-        return _on_dask(map, X, codes, groups)
-    return _in_memory(map, X, codes, np.empty(0, dtype=int), step).total()
+        step = None  # nobody listens on a worker
+        elsewhere, parts = _split(codes, X.chunks[0])
+        if 8 * map.columns * parts > OPEN_BYTES:
+            X, codes = X[groups.order], codes[groups.order]
+            elsewhere, _ = _split(codes, X.chunks[0])
+    result: Partial = _rows.fold(partial(_added, map, elsewhere, step), _join, X, codes)
+    return result.total()
 
 
-def _in_memory(
-    map: FeatureMap, X: Any, codes: Array, elsewhere: Array, step: Callable[..., None] | None = None
-) -> Partial:
+def _added(map: FeatureMap, elsewhere: Array, step: Callable[..., None] | None, X: Any, codes: Array) -> Partial:
     """Return what these rows add; ``elsewhere`` names the groups with rows that are not here."""
     order = np.argsort(codes, kind="stable")
     order = order[np.count_nonzero(codes < 0) :]
@@ -114,42 +117,12 @@ def _concatenated(parts: list[tuple[Array, Array, Array]], m: int) -> tuple[Arra
     return codes, weights, means
 
 
-# ------------------------------------------------------------------------------------------------------------- on dask
-
-
-def _on_dask(map: FeatureMap, X: Any, codes: Array, groups: Groups) -> Array:
-    import dask
-
-    chunks = X.chunks[0]
-    pieces = _pieces(codes, chunks)  # the groups present in each chunk
-    times = np.bincount(np.concatenate(pieces), minlength=len(groups.sizes))
-    if 8 * map.columns * int(times[times > 1].sum()) > OPEN_BYTES:
-        X, codes = X[groups.order], codes[groups.order]
-        chunks = X.chunks[0]
-        pieces = _pieces(codes, chunks)
-        times = np.bincount(np.concatenate(pieces), minlength=len(groups.sizes))
-    held = dask.delayed(map, pure=True, traverse=False)
-    partial = dask.delayed(_in_memory, pure=True)
-    tasks = [
-        partial(held, block, codes[part], here[times[here] > 1])
-        for block, part, here in zip(X.to_delayed().ravel(), _spans(chunks), pieces, strict=True)
-        if len(here)
-    ]
-    join = dask.delayed(_join, pure=True)
-    while len(tasks) > 1:
-        tasks = [join(tasks[i : i + FAN_IN]) for i in range(0, len(tasks), FAN_IN)]
-    result: Partial = tasks[0].compute()
-    return result.total()
-
-
-def _spans(chunks: tuple[int, ...]) -> Iterator[slice]:
+def _split(codes: Array, chunks: tuple[int, ...]) -> tuple[Array, int]:
+    """Return the groups with rows in more than one chunk, and how many parts they have together."""
     ends = np.cumsum(chunks)
-    return (slice(int(end - size), int(end)) for end, size in zip(ends, chunks, strict=True))
-
-
-def _pieces(codes: Array, chunks: tuple[int, ...]) -> list[Array]:
-    found = [np.unique(codes[part]) for part in _spans(chunks)]
-    return [here[here >= 0] for here in found]
+    parts = np.concatenate([np.unique(codes[end - size : end]) for end, size in zip(ends, chunks, strict=True)])
+    times = np.bincount(parts[parts >= 0], minlength=1)
+    return np.flatnonzero(times > 1), int(times[times > 1].sum())
 
 
 def _join(parts: list[Partial]) -> Partial:
