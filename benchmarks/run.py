@@ -1,7 +1,7 @@
 """Run a benchmark: ``python -m benchmarks.run NAME [--quick]``; without a name, list them.
 
 A benchmark is a module of this folder with ``run(quick) -> Table``; NAME is its file name with dashes.  The table is
-printed and, without ``--quick`` (whose sizes prove nothing), written to ``benchmarks/results/NAME.md`` and ``NAME.json``.
+printed and, without ``--quick`` (whose sizes prove nothing), written to ``benchmarks/results/NAME.md`` and ``.json``.
 """
 
 from __future__ import annotations
