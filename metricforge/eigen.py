@@ -47,13 +47,11 @@ log = logging.getLogger(__name__)
 _DENSE_ROWS = 500
 # Connected components up to this size are solved densely, all of one size in one batch.
 _COMPONENT_ROWS = 32
-# PRIMME adds this many vectors at a time: 1 and 2 miss copies of repeated eigenvalues, 16 costs more time.
-_BLOCK = 8
 # Columns of one product: bounds the temporaries and the time between two looks at the clock.
 _COLUMNS = 16
 # The search for missed eigenvalues multiplies at least this many vectors before it believes that there are none.
 _SEARCH_PRODUCTS = 40
-# From here on "auto" prefers PRIMME.
+# A warm start to this tolerance is what "auto" prefers PRIMME for.
 _LOOSE_TOL = 1e-4
 # Below this relative residual rounding decides.
 _TOL_FLOOR = 1e-12
@@ -146,13 +144,14 @@ def top(
     k : int
         1 <= k <= n.
     solver : {"auto", "primme", "arpack", "dense"} or Eigensolver
-        "auto" is dense for n up to 500 or 4k; above, ARPACK for a tol below 1e-4 and PRIMME, where it is
-        installed, for a looser one.  Any iterative solver gives way to LAPACK when n <= 20 or n <= 2k.
+        "auto" is dense for n up to 500 or 4k, above that ARPACK; or PRIMME, where it is installed, for a start
+        from ``v0`` and a ``tol`` of at least 1e-4.  Any iterative solver gives way to LAPACK when n <= 20 or
+        n <= 2k.
     tol : float
         Each residual ``|Av - wv|`` is at most ``tol`` times the largest absolute eigenvalue (estimated from below by
         a few Lanczos steps); eigenvalues are then good to about ``tol`` squared over their gap.  Raised to 1e-12.
     v0 : ndarray, shape (n, i), optional
-        Guesses of eigenvectors.  PRIMME starts from all of them, ARPACK from their sum.
+        Guesses of eigenvectors.  PRIMME starts from the first k of them, ARPACK from a combination of all.
     seed : int or Generator, optional
         Of the starting vectors.  None is a fixed seed too: an eigenproblem has one answer.
     max_iter : int, optional
@@ -193,7 +192,7 @@ def top(
     tol = max(_number("tol", tol), _tol_floor(matrix))
     start = None if v0 is None else _checked_start(v0, n)
     rng = np.random.default_rng(0 if seed is None else seed)
-    backend = _backend(solver, n, k, tol)
+    backend = _backend(solver, n, k, tol, start is not None)
 
     pieces: list[_Piece] = []
     if backend is not None and _is_sparse(matrix):
@@ -205,7 +204,7 @@ def top(
         operator = _Operator(matrix[rest][:, rest], limit, deadline)
         large, k_rest, backend = None, min(k, len(rest)), None
         if k_rest:
-            backend = _backend(solver, len(rest), k_rest, tol)
+            backend = _backend(solver, len(rest), k_rest, tol, start is not None)
             large = _solve(operator, k_rest, backend, tol, None if start is None else start[rest], rng)
         found = _joined(pieces, large, rest, n, k)
 
@@ -213,8 +212,9 @@ def top(
     status: Status = "converged" if found.complete else operator.reached or "iteration_limit"
     if status != "converged":
         warnings.warn(
-            f"the {name} eigensolver stopped short ({status}) after {operator.n_products} products; largest "
-            f"residual {found.residuals.max():.1e}: raise max_iter or max_seconds, or accept a larger tol",
+            f"the {name} eigensolver stopped short ({status}) after {operator.n_products} products; the largest "
+            f"residual is {found.residuals.max():.1e} and larger eigenvalues may be missing: raise max_iter or "
+            "max_seconds, or accept a larger tol",
             ConvergenceWarning,
             stacklevel=2,
         )
@@ -270,7 +270,7 @@ class _Operator:
             raise Stop(self.reached)
         try:
             Y = np.asarray(self.A @ X)
-            _check_product(Y)
+            _check_product(X, Y)
         except BaseException as error:
             # PRIMME would turn it into a number, and a KeyboardInterrupt into a line on stderr.
             self.error = error
@@ -344,7 +344,7 @@ def _run(
     from scipy.sparse.linalg import LinearOperator
 
     n = operator.n
-    v0 = _orthonormal(rng.standard_normal((n, min(k, _BLOCK))) if start is None else start)
+    v0 = _orthonormal(rng.standard_normal((n, _block(k))) if start is None else start)
     if v0.shape[1] == 0:
         v0 = _orthonormal(rng.standard_normal((n, 1)))
     A = LinearOperator((n, n), matvec=operator, matmat=operator, dtype=np.float64)
@@ -460,7 +460,10 @@ def _search_above(
 
 
 def _primme(A: LinearOperator, k: int, *, tol: float, v0: Floats, stop: Callable[[], bool]) -> tuple[Floats, Floats]:
-    """Davidson with PRIMME's choice of method, in blocks.
+    """Block Davidson with retained vectors (GD+k).
+
+    Blocks of 8 and more, since single vectors miss copies of repeated eigenvalues.  Not PRIMME's default method: its
+    JDQMR reads memory that it never set when a block breaks down on such eigenvalues, and multiplies NaNs.
 
     Reference: Stathopoulos and McCombs, ACM Trans. Math. Softw. 37(2), 2010.
     """
@@ -478,13 +481,19 @@ def _primme(A: LinearOperator, k: int, *, tol: float, v0: Floats, stop: Callable
             tol=tol,
             convtest=converged,
             v0=v0,
-            maxBlockSize=min(k, _BLOCK),
+            method="PRIMME_DEFAULT_MIN_MATVECS",
+            maxBlockSize=_block(k),
             maxiter=2**31 - 1,
             return_unconverged=True,
         )
     except primme.PrimmeError as error:
         raise SolverError(f"PRIMME failed: {error}; try solver='arpack'") from error
     return w, V
+
+
+def _block(k: int) -> int:
+    """Return how many vectors PRIMME adds at a time (measured: 8 is fastest at k = 16, 16 at k = 64)."""
+    return min(k, max(8, k // 4))
 
 
 def _arpack(A: LinearOperator, k: int, *, tol: float, v0: Floats, stop: Callable[[], bool]) -> tuple[Floats, Floats]:
@@ -651,14 +660,14 @@ def _has_primme() -> bool:
     return True
 
 
-def _backend(solver: str | Eigensolver, n: int, k: int, tol: float) -> Eigensolver | None:
+def _backend(solver: str | Eigensolver, n: int, k: int, tol: float, warm: bool) -> Eigensolver | None:
     """Return the function to run; None stands for LAPACK."""
     if solver == "auto":
         if n <= max(_DENSE_ROWS, 4 * k):
             return None
-        # kNN graphs of 30,000 rows, CPU time of PRIMME over ARPACK: 1.1-1.2 (k = 16) and 0.6-0.8 (k = 64) at
-        # tol = 1e-3, 0.3-0.8 there with v0, but 1.2-2.0 at 1e-6 and 1e-8.
-        return _primme if tol >= _LOOSE_TOL and _has_primme() else _arpack
+        # CPU time of PRIMME over ARPACK on kNN graphs of 30,000 rows, k = 16 and 64: WARM with v0 at
+        # tol = 1e-3, COLD without, TIGHT at 1e-6.
+        return _primme if warm and tol >= _LOOSE_TOL and _has_primme() else _arpack
     known: dict[str, Eigensolver | None] = {"primme": _primme, "arpack": _arpack, "dense": None}
     if isinstance(solver, str):
         if solver not in known:
@@ -747,11 +756,13 @@ def _check_sparse(A: csr_array, slack: float) -> None:
         raise _not_symmetric(i, j, A[i, j], A[j, i])
 
 
-def _check_product(Y: NDArray[Any]) -> None:
+def _check_product(X: Floats, Y: NDArray[Any]) -> None:
     if Y.dtype.kind not in "biuf":
         raise InputError(f"A: the operator returned entries of type {Y.dtype}; its products must be real")
     finite = np.isfinite(Y)
     if not finite.all():
+        if not np.isfinite(X).all():
+            raise SolverError("the eigensolver broke down: it multiplied a vector that is not finite; try another")
         raise InputError(
             f"A: the operator returned a NaN or an infinity in {first_rows(np.unique(np.nonzero(~finite)[0]))}; "
             "its products must be finite"
