@@ -119,7 +119,7 @@ def with_entry(value):
 def test_a_nan_is_an_immediate_error(solver, value):
     started = time.monotonic()
     for A in (with_entry(value), with_entry(value).toarray()):
-        with pytest.raises(InputError, match="finite|NaN|infin"):
+        with pytest.raises(InputError, match=r"finite|NaN|infin"):
             top(A, 5, solver=solver)
     wild = with_entry(value)
     operator = LinearOperator(wild.shape, matvec=lambda x: wild @ x, dtype=float)
