@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from metricforge.errors import (
+from .errors import (
     ConvergenceWarning,
     InputError,
     SolverError,
     UnknownNameError,
     first_rows,
     nearest,
+    whole_number,
 )
 
 if TYPE_CHECKING:
@@ -187,8 +188,10 @@ def top(
     deadline = time.monotonic() + seconds
     matrix = _checked_matrix(A)
     n = matrix.shape[0]
-    k = _integer("k", k, 1, n)
-    limit = 1000 * (k + 20) if max_iter is None else _integer("max_iter", max_iter, 1)
+    k = whole_number(k, "k")
+    if k > n:
+        raise InputError(f"k must be at most {n}, the rows of A, got {k}")
+    limit = 1000 * (k + 20) if max_iter is None else whole_number(max_iter, "max_iter")
     tol = max(_number("tol", tol), _tol_floor(matrix))
     start = None if v0 is None else _checked_start(v0, n)
     rng = np.random.default_rng(0 if seed is None else seed)
@@ -794,14 +797,6 @@ def _checked_start(v0: Any, n: int) -> Floats:
         bad = np.flatnonzero(~np.isfinite(start).all(axis=1))
         raise InputError(f"v0 holds a NaN or an infinity in {first_rows(bad)}; leave it out or repair it")
     return start
-
-
-def _integer(name: str, value: Any, low: int, high: int | None = None) -> int:
-    span = f"at least {low}" if high is None else f"from {low} to {high}"
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value < low or (high is not None and value > high):
-        raise InputError(f"{name} must be an integer {span}, got {value!r}")
-    return int(value)
 
 
 def _number(name: str, value: Any) -> float:

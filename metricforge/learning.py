@@ -21,8 +21,13 @@ from .progress import Event
 from .registry import registry
 from .space import Space, represent
 
-AUTO = {"labels": "kcr", "pairs": "idealized", "chunklets": "krca", "triplets": "lpdesign"}
-"""What ``method="auto"`` takes for each kind of hint; ``euclidean`` where that method is not installed."""
+AUTO = {
+    "labels": ("kcr", "krca"),
+    "pairs": ("idealized", "krca"),
+    "chunklets": ("krca",),
+    "triplets": ("lpdesign", "krca"),
+}
+"""What ``method="auto"`` takes for each kind of hint, the first that is installed; ``euclidean`` where none is."""
 
 
 def learn(
@@ -207,10 +212,11 @@ def _choose(constraint: Constraint, solver: Solver | None) -> tuple[str, tuple[s
     if own is not None:
         return own, ()
     entry = registry.entry_of("constraint", type(constraint))
-    wanted = AUTO.get(entry.name if entry else "", "euclidean")
-    if wanted in _method_names():
-        return wanted, ()
-    return "euclidean", (f"method {wanted!r} is not installed: the base kernel's own metric was taken instead",)
+    wanted = AUTO.get(entry.name if entry else "", ())
+    taken = next((name for name in wanted if name in _method_names()), "euclidean")
+    if not wanted or taken == wanted[0]:
+        return taken, ()
+    return taken, (f"method {wanted[0]!r} is not installed: {taken!r} was taken instead",)
 
 
 def _method_names() -> list[str]:

@@ -8,6 +8,7 @@ import pytest
 
 import metricforge as mf
 from metricforge.errors import InputError, NotAcceptedError, SolverError, UnknownNameError
+from metricforge import learning
 from metricforge.learning import AUTO
 from metricforge.problem import Problem, Solution, Status
 
@@ -178,9 +179,16 @@ def test_auto_takes_the_method_of_the_hint_or_says_that_it_is_not_installed(kind
         "triplets": mf.Triplets.from_labels(Y),
     }[kind]
     metric = mf.learn(X, hints)
-    installed = AUTO[kind] in [e.name for e in mf.methods()]
-    assert metric.report.method == (AUTO[kind] if installed else "euclidean")
-    assert installed == ("is not installed" not in " ".join(metric.report.notes))
+    installed = [name for name in AUTO[kind] if name in [e.name for e in mf.methods()]]
+    assert metric.report.method == installed[0]
+    assert (installed[0] == AUTO[kind][0]) == ("is not installed" not in " ".join(metric.report.notes))
+
+
+def test_auto_without_any_method_takes_the_base_metric(monkeypatch):
+    monkeypatch.setattr(learning, "AUTO", {"labels": ("nothing", "of the kind")})
+    metric = mf.learn(X, Y)
+    assert metric.report.method == "euclidean"
+    assert metric.report.notes == ("method 'nothing' is not installed: 'euclidean' was taken instead",)
 
 
 class Picky(mf.Solver):
