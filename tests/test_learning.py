@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import metricforge as mf
-from metricforge.errors import InputError, NotAcceptedError, SolverError, UnknownNameError
 from metricforge import learning
+from metricforge.errors import InputError, NotAcceptedError, SolverError, UnknownNameError
 from metricforge.learning import AUTO
 from metricforge.problem import Problem, Solution, Status
 
