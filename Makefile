@@ -15,7 +15,7 @@ demo: setup ## learn a metric on small data and show what it changed
 	@$(BIN)/python -m metricforge demo
 
 test: lint type ## all checks: ruff, mypy, pytest
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 lint: setup ## ruff: rules and format
 	$(BIN)/python -m ruff check .

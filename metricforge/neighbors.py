@@ -71,8 +71,8 @@ def search(X: Any, k: int, *, queries: Any | None = None, method: str | Search =
     method : {"auto", "exact", "tree", "pynndescent"} or callable
         ``exact``: blocked matrix products, O(q n d) time.  ``tree``: a KD tree, dense rows of low dimension only;
         the same answer as ``exact``.  ``pynndescent``: approximate NN-descent [1]_, see `recall`; deterministic on
-        one thread, with exact distances for the rows it returns.  ``auto``: the fastest by shape and share of
-        nonzeros, counting the seconds of a new process; exact with queries.  A callable is called as
+        one thread, with exact distances for the rows it returns.  ``auto``: the fastest by shape, nonzeros and
+        duplicates, counting the seconds of a new process; exact with queries.  A callable is called as
         ``method(X, k, queries=queries, seed=seed)`` and must return what this function returns.
     seed : int
         Of the approximate searches.
@@ -325,14 +325,20 @@ def _whole_numbered(X: Any) -> bool:
 
 
 def _choose(X: Any, Q: Any, itself: bool) -> str:
-    """Return the method with the least expected time in a new process; depends on shapes and nonzeros only."""
+    """Return the method with the least expected time in a new process."""
     n, d = X.shape
-    if not is_sparse(X) and d <= _TREE_FEATURES:
+    if not is_sparse(X) and d <= _TREE_FEATURES and not _few_distinct(X):
         return "tree"
     # Nanoseconds per pair on one core: the product, and the comparison with the k-th distance.
     pair = 4 + 0.045 * d if _multiplies_dense(X) else 9 + min(60.0, 10 * (X.nnz / n) ** 2 / d)
     # With queries an index would be built, and its search compiled (a minute more), for one use.
     return "pynndescent" if itself and 1e-9 * pair * n * Q.shape[0] > _DESCENT_SECONDS else "exact"
+
+
+def _few_distinct(X: Array) -> bool:
+    """Tell rows so often repeated that a tree has huge leaves, and the exact scan meets k duplicates at once."""
+    sample = X[:: max(1, X.shape[0] // 1000)]
+    return bool(sample.shape[0] >= 1000 and np.unique(sample, axis=0).shape[0] < 100)
 
 
 def _multiplies_dense(X: Any) -> bool:
@@ -541,10 +547,7 @@ def _tighten(source: _Source, q0: int, c0: int, tile: Array, hit: Array, bound: 
     rows = np.repeat(crowded, k)
     near = np.argpartition(tile[crowded], k - 1, axis=1)[:, :k].ravel()
     kth = source.keys(q0 + rows, c0 + near, tile[rows, near]).reshape(-1, k).max(axis=1)
-    reach = source.reach(q0 + crowded, kth)
-    better = reach < bound[crowded]
-    crowded = crowded[better]
-    bound[crowded] = reach[better]
+    bound[crowded] = np.minimum(bound[crowded], source.reach(q0 + crowded, kth))
     hit[crowded] = tile[crowded] <= bound[crowded, None]
     return crowded
 
@@ -651,11 +654,10 @@ def _descent(X: Any, Q: Any, k: int, own: Array | None, seed: int) -> Found:
                 random_state=int(np.random.default_rng(seed).integers(2**31)),
                 n_jobs=1,  # more threads race, and the answer varies
             )
-            candidates = (index.neighbor_graph if own is not None else index.query(_single(Q, centre, scale), listed))[
-                0
-            ]
+            answer = index.neighbor_graph if own is not None else index.query(_single(Q, centre, scale), listed)
     finally:
         numba.set_num_threads(threads)
+    candidates: Array = answer[0]
     found = np.empty((q, k), dtype=np.int64), np.empty((q, k))
     rows = np.arange(q)
     parts = blocks(q, 8 * candidates.shape[1], _TILE_BYTES)

@@ -5,6 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+# The problems are small: threads of BLAS would cost more than they save, and two pools of them (NumPy's and PRIMME's)
+# on few cores wait for each other.  Set before NumPy is loaded; worker processes inherit it.
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(name, "1")
+
 import numpy as np
 import pytest
 

@@ -64,6 +64,10 @@ def sorted_clusters(rng, n):
     return np.repeat(np.arange(n // 10), 10)[:, None] + 0.01 * rng.standard_normal((n // 10 * 10, 3))
 
 
+def large_integers(rng, n):
+    return 2.0**40 + rng.integers(0, 30, (n, 3))  # their squares do not fit a float64
+
+
 def mostly_zero(rng, n):
     return rng.standard_normal((n, 40)) * (rng.random((n, 40)) < 0.05)  # 13 % of the rows are empty
 
@@ -78,6 +82,7 @@ DATA = [
     far_from_origin,
     two_tight_clusters,
     sorted_clusters,
+    large_integers,
     mostly_zero,
 ]
 
@@ -124,6 +129,15 @@ def test_exact_searches_agree_with_a_naive_sort(run, make, dtype, with_queries, 
         assert distances.dtype == np.float64
         np.testing.assert_array_equal(indices, expected[0])
         np.testing.assert_allclose(distances, expected[1], rtol=1e-13, atol=0)
+
+
+def test_whole_rows_and_fractional_queries(rng):
+    X = 1e6 + integers(rng, 150)
+    queries = X[:40] + 0.3 * rng.random((40, 3))
+    indices, distances = dense_exact(X, 6, queries)
+    expected = naive(X, queries, 6, exclude_self=False)
+    np.testing.assert_array_equal(indices, expected[0])
+    np.testing.assert_allclose(distances, expected[1], rtol=1e-13, atol=0)
 
 
 @pytest.mark.parametrize("share", [0.0, 2.0])
@@ -301,8 +315,13 @@ def test_search_blocks_refuses_bad_distances(value, says):
     ],
 )
 def test_auto_by_shape(n, d, itself, expected):
-    X = np.broadcast_to(np.zeros((1, 1)), (n, d))
+    X = np.broadcast_to(np.arange(float(n))[:, None], (n, d))
     assert neighbors._choose(X, X if itself else X[:1000], itself) == expected
+
+
+def test_auto_has_no_tree_for_few_distinct_rows(rng):
+    X = few_values(rng, 5000)
+    assert neighbors._choose(X, X, True) == "exact"
 
 
 def test_auto_has_no_tree_for_sparse_rows():
