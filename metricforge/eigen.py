@@ -211,7 +211,7 @@ def top(
             large = _solve(operator, k_rest, backend, tol, None if start is None else start[rest], rng)
         found = _joined(pieces, large, rest, n, k)
 
-    name = "dense" if backend is None else getattr(backend, "__name__", type(backend).__name__).lstrip("_")
+    name = "dense" if backend is None else getattr(backend, "__name__", type(backend).__name__).removesuffix("_pairs")
     status: Status = "converged" if found.complete else operator.reached or "iteration_limit"
     if status != "converged":
         warnings.warn(
@@ -462,7 +462,9 @@ def _search_above(
             used = keep
 
 
-def _primme(A: LinearOperator, k: int, *, tol: float, v0: Floats, stop: Callable[[], bool]) -> tuple[Floats, Floats]:
+def primme_pairs(
+    A: LinearOperator, k: int, *, tol: float, v0: Floats, stop: Callable[[], bool]
+) -> tuple[Floats, Floats]:
     """Block Davidson with retained vectors (GD+k).
 
     Blocks of 8 and more, since single vectors miss copies of repeated eigenvalues.  Not PRIMME's default method: its
@@ -499,7 +501,9 @@ def _block(k: int) -> int:
     return min(k, max(8, k // 4))
 
 
-def _arpack(A: LinearOperator, k: int, *, tol: float, v0: Floats, stop: Callable[[], bool]) -> tuple[Floats, Floats]:
+def arpack_pairs(
+    A: LinearOperator, k: int, *, tol: float, v0: Floats, stop: Callable[[], bool]
+) -> tuple[Floats, Floats]:
     """Implicitly restarted Lanczos.
 
     ARPACK asks for residuals below its tol times each |eigenvalue|, which near zero is out of reach.  The spectrum
@@ -670,8 +674,8 @@ def _backend(solver: str | Eigensolver, n: int, k: int, tol: float, warm: bool) 
             return None
         # CPU time of PRIMME over ARPACK on kNN graphs of 30,000 rows, k = 16 and 64: WARM with v0 at
         # tol = 1e-3, COLD without, TIGHT at 1e-6.
-        return _primme if warm and tol >= _LOOSE_TOL and _has_primme() else _arpack
-    known: dict[str, Eigensolver | None] = {"primme": _primme, "arpack": _arpack, "dense": None}
+        return primme_pairs if warm and tol >= _LOOSE_TOL and _has_primme() else arpack_pairs
+    known: dict[str, Eigensolver | None] = {"primme": primme_pairs, "arpack": arpack_pairs, "dense": None}
     if isinstance(solver, str):
         if solver not in known:
             raise UnknownNameError(f"solver {solver!r} is unknown; {nearest(solver, ['auto', *known])}")

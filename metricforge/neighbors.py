@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
@@ -149,6 +150,11 @@ def search_blocks(distance_block: DistanceBlock, n: int, q: int, k: int, *, excl
         raise InputError(f"exclude_self needs the queries to be the rows, but q = {q} and n = {n}; pass q = n")
     own = np.arange(n) if exclude_self else None
     return _scan(_Given(distance_block), n, q, k, own, *_tile_shape(1, k))
+
+
+exact = partial(search, method="exact")
+tree = partial(search, method="tree")
+descent = partial(search, method="pynndescent")
 
 
 def graph(indices: Array, *, kind: Literal["mutual", "union"] = "mutual", n: int | None = None) -> csr_array:

@@ -39,3 +39,9 @@ def metricforge_register(registrar: Registrar) -> None:
     ):
         registrar.add("kernel", name.lower(), f"metricforge.kernels:{name}")
     registrar.add("kernel", "learned", "metricforge.space:LearnedKernel")
+    repair = "pip install 'metricforge[primme]' (it compiles against BLAS and LAPACK: on Debian, libopenblas-dev)"
+    registrar.add("eigensolver", "primme", "metricforge.eigen:primme_pairs", requires=["primme"], install=repair)
+    registrar.add("eigensolver", "arpack", "metricforge.eigen:arpack_pairs")
+    registrar.add("neighbors", "exact", "metricforge.neighbors:exact")
+    registrar.add("neighbors", "tree", "metricforge.neighbors:tree")
+    registrar.add("neighbors", "pynndescent", "metricforge.neighbors:descent")
