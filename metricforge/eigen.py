@@ -83,8 +83,8 @@ class Eigensolver(Protocol):
     -------
     w : ndarray, shape (j,)
     V : ndarray, shape (n, j)
-        Any j, in any order, with linearly independent columns; :func:`top` orthonormalises them, fills up to k, and
-        looks for what was missed.
+        In any order, not necessarily orthogonal, j = k unless a limit was passed; :func:`top` orthonormalises them
+        and looks for what was missed.  Fewer than k, or pairs short of ``tol``, make the status "iteration_limit".
     """
 
     def __call__(
@@ -794,7 +794,10 @@ def _tol_floor(A: Any) -> float:
 
 
 def _checked_start(v0: Any, n: int) -> Floats:
-    start = np.asarray(v0, dtype=np.float64)
+    try:
+        start = np.asarray(v0, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"v0 must be an array of real numbers: {error}") from error
     if start.ndim != 2 or start.shape[0] != n or not 1 <= start.shape[1] <= n:
         raise InputError(f"v0 must have shape ({n}, i) with 1 <= i <= {n}, got {start.shape}")
     if not np.isfinite(start).all():

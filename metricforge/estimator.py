@@ -25,9 +25,9 @@ COMPONENTS = ("kernel", "solver")
 
 def _updates(learner: MetricLearner) -> bool:
     """Tell whether partial_fit is there, as far as that is known before the data; scikit-learn shows the reason."""
-    solver = learner.metric_.solver if hasattr(learner, "metric_") else learner._component("solver")
+    solver = learner._component("solver")
     if solver is None:
-        raise NotUpdatableError('method="auto" is open until a fit; name one that can be updated, as method="krca"')
+        return True  # method="auto" is open until a fit: the first call is one, and the second will say
     if not solver.can_update:
         raise NotUpdatableError(f"a metric learned by {type(solver).__name__} cannot be updated; fit on all rows again")
     return True
@@ -104,9 +104,9 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def partial_fit(self, X: Any, y: Any = None, *, constraints: Any = None) -> Self:
         """Learn from further rows and their own hints; the first call is a fit.
 
-        Only there for methods whose metrics can be updated (krca).  As with `Metric.update`, hints are about the rows
-        of this call, and parameters set since the fit do not count.  A call that fails leaves what was learned before
-        as it was.
+        Only there for methods whose metrics can be updated (krca), and for method="auto" (which may choose one that
+        cannot).  As with `Metric.update`, hints are about the rows of this call, and parameters set since the fit do
+        not count.  A call that fails leaves what was learned before as it was.
         """
         if not hasattr(self, "metric_"):
             return self.fit(X, y, constraints=constraints)

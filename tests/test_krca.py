@@ -823,13 +823,15 @@ def test_a_failed_partial_fit_keeps_what_was_learned(X, y, message):
 
 def test_partial_fit_is_only_there_for_methods_that_can_update():
     (X, groups), _ = stream(0)
-    for estimator in (mf.MetricLearner("euclidean"), mf.MetricLearner("euclidean").fit(X, groups), mf.MetricLearner()):
+    for estimator in (mf.MetricLearner("euclidean"), mf.MetricLearner("euclidean").fit(X, groups)):
         assert not hasattr(estimator, "partial_fit")
         with pytest.raises(AttributeError) as caught:
             estimator.partial_fit(X, groups)
         assert isinstance(caught.value.__cause__, NotUpdatableError)
-    chosen = mf.MetricLearner().fit(X, constraints=mf.Chunklets(groups))  # auto takes krca for groups
-    assert hasattr(chosen, "partial_fit")
+    open_until_a_fit = mf.MetricLearner()  # auto takes krca for groups
+    once = open_until_a_fit.partial_fit(X, constraints=mf.Chunklets(groups)).metric_
+    twice = open_until_a_fit.partial_fit(X, constraints=mf.Chunklets(groups)).metric_
+    assert twice.report.n == 2 * once.report.n
     with pytest.raises(NotUpdatableError, match="learn again"):
         mf.learn(X, groups, method="euclidean").update(X, groups)
 
