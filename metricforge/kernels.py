@@ -79,6 +79,7 @@ class Kernel(ABC):
         """Return a feature map whose Euclidean distances are this kernel's, or None where it has none of its own.
 
         Learned kernels have one (`metricforge.space.FeatureMap`); for the others landmarks among training rows serve.
+        An indefinite kernel, for which there can be none, raises InputError.
         """
         return None
 

@@ -237,6 +237,13 @@ class Metric:
             return False  # landmarks: known without choosing them
         return self.embedding.exact
 
+    def _own_map(self) -> bool:
+        """Tell whether a loaded copy needs no stored map: the kernel has its own, or says that there can be none."""
+        try:
+            return self.kernel.embedding() is not None
+        except InputError:
+            return True
+
     @cached_property
     def _training(self) -> Array:
         E = self.embedding(self.rows)
@@ -313,7 +320,7 @@ class Metric:
         """
         keep = self.rows is not None and not _rows.is_dask(self.rows)
         # without rows the map could not be found again; one that was used must stay what it is on another machine
-        known = None if keep and "embedding" not in self.__dict__ else self.embedding
+        known = None if self._own_map() or (keep and "embedding" not in self.__dict__) else self.embedding
         content = {
             "kernel": self.kernel,
             "report": {name: value for name, value in self.report.items() if not _rows.is_dask(value)},
@@ -322,7 +329,7 @@ class Metric:
             "rank": self.rank,
             "seed": self.seed,
             "width": self.width,
-            "map": None if self.kernel.embedding() is not None else known,
+            "map": known,
         }
         modelfile.write(path, content)
 

@@ -1,0 +1,257 @@
+"""Column generation on the dual of the design problem: triples and dominance cuts enter when they are violated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricforge.problem import Status
+
+from .dominance import SCOUT_COLUMNS, Dominance
+from .highs import FEASIBILITY, LimitReachedError, Master
+
+Array = NDArray[Any]
+
+BATCH = 500
+"""Triples that enter at a time, at least; a tenth of them where there are many."""
+WATCHED = 256
+"""Rows that are made dominant first where looking at all rows is expensive."""
+ROWS = 128
+"""Rows whose cuts enter at a time."""
+CLOSED = 1e-5
+"""The gap, relative to the cost of α = 0, below which a program that nothing can be added to counts as solved."""
+SCOUTS = 5
+"""Estimates of all slacks before a full pass, at the most."""
+MARGIN = 10 * FEASIBILITY
+"""What every row must exceed dominance by, over its largest coefficient, where nothing can lift it afterwards."""
+ROUNDING = 1e-15
+"""What a float64 slack may be off by, for each row and unit of weight."""
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """The best design found, in the paper's scale.
+
+    Attributes
+    ----------
+    alpha : (b,) array
+        Weights of the normalised bases, white last; the conditions hold for it.
+    upper, lower : float
+        What it costs, and what no design costs less than.
+    status : Status
+    n_iter : int
+        Linear programs solved.
+    trace : tuple of (upper, upper − lower)
+        After each of them.
+    cuts, passes, entered : int
+        Dominance cuts added, looks at all rows, triples that entered the program.
+    strict : bool
+        Whether the condition holds in float64; otherwise no α but 0 satisfies it strictly, and it holds as linear
+        programs hold, to 1e-9 of its largest coefficient.
+    """
+
+    alpha: Array
+    upper: float
+    lower: float
+    status: Status
+    n_iter: int
+    trace: tuple[tuple[float, float], ...]
+    cuts: int
+    passes: int
+    entered: int
+    strict: bool
+
+
+class Generation:
+    """The design problem over given margins and a dominance condition, for any penalties.
+
+        minimise Σ_t n_t max(0, 1 − d_t'α) + γ1 Σ_g max_{p in g} |α_p| / size_p + c'α
+
+    over α >= 0 without a condition, over the α that satisfy it with one.  The program keeps its columns and its basis
+    from one call of `solve` to the next.
+
+    Parameters
+    ----------
+    margins : (T, k) array
+        K_p,ij − K_p,ik of each triple and each base, divided by its size.
+    times : (T,) array
+        How often each triple was said.
+    groups, sizes : (k,) arrays
+    condition : Dominance or None
+    diagonal : (b,) array
+        Σ_i K_p,ii of the normalised bases, and n for white where there is one.
+    seed : int
+    """
+
+    def __init__(
+        self,
+        margins: Array,
+        times: Array,
+        groups: Array,
+        sizes: Array,
+        condition: Dominance | None,
+        diagonal: Array,
+        *,
+        seed: int,
+    ) -> None:
+        T, k = margins.shape
+        self.margins, self.times, self.groups, self.sizes = margins, times, groups, sizes
+        self.condition, self.batch = condition, max(BATCH, T // 10)
+        self.waiting, self.passes, self.scouts = np.ones(T, dtype=bool), 0, 0
+        self.gamma1, self.cost = 0.0, np.zeros(len(diagonal))
+        self.best, self.upper, self.strict = self.cost, float(times.sum()), True
+        self.master = Master(groups, sizes, signed=condition is not None, white=len(diagonal) > k)
+        rng = np.random.default_rng(seed)
+        self._enter(np.sort(rng.choice(T, size=min(T, self.batch), replace=False)))
+        self.watched: Array | None = None
+        if condition is not None:
+            # Dominance implies Σ K_ii >= 0, which alone bounds the program from below.
+            self.master.add_cuts(diagonal[None])
+            if condition.lift is None:
+                self.master.require(MARGIN)
+            if not condition.cheap and condition.n > WATCHED:
+                self.watched = np.sort(rng.choice(condition.n, size=WATCHED, replace=False))
+
+    def solve(self, gamma1: float, cost: Array, *, tol: float, max_iter: int, step: Callable[..., None]) -> Optimum:
+        """Minimise to a gap of ``tol`` times the cost, or as far as ``max_iter`` linear programs lead."""
+        self.gamma1, self.cost = gamma1, cost
+        self.master.penalise(gamma1, cost)
+        self.best, self.upper = np.zeros(self.master.bases), float(self.times.sum())  # α = 0 is always allowed
+        self.strict = True
+        lower, trace = 0.0, []
+        status = Status.ITERATION_LIMIT
+        for iteration in range(1, max_iter + 1):
+            try:
+                vertex = self.master.solve()
+            except LimitReachedError:
+                status = Status.TIME_LIMIT
+                break
+            if vertex is None:  # no α is strictly dominant: ask for dominance itself
+                self.master.require(0.0)
+                continue
+            lower = max(lower, self.master.lower_bound(vertex, self.upper))
+            alpha = np.where(np.abs(vertex.alpha) > 1e-11 * np.abs(vertex.alpha).max(), vertex.alpha, 0.0)
+            if self.condition is None:
+                alpha = np.maximum(alpha, 0.0)
+                self._offer(alpha)
+            grown = self._price(alpha)
+            if self.condition is not None:
+                grown |= self._separate(self.condition, alpha, lower, tol, later=grown, last=iteration == max_iter)
+            lower = min(lower, self.upper)
+            gap = self.upper - lower
+            trace.append((self.upper, gap))
+            step(iteration, None, gap=gap / self.times.sum())
+            if gap <= tol * self.upper or (not grown and gap <= CLOSED * self.times.sum()):
+                status = Status.OPTIMAL
+            if status == Status.OPTIMAL or not grown:
+                break
+        return Optimum(
+            self.best,
+            self.upper,
+            lower,
+            status,
+            n_iter=len(trace),
+            trace=tuple(trace),
+            cuts=len(self.master.cuts),
+            passes=self.passes,
+            entered=len(self.master.triples),
+            strict=self.strict,
+        )
+
+    def value(self, alpha: Array) -> float:
+        """Return what the design α costs."""
+        k = len(self.sizes)
+        loss = self.times @ np.maximum(0.0, 1.0 - self.margins @ alpha[:k])
+        largest = np.zeros(int(self.groups.max()) + 1)
+        np.maximum.at(largest, self.groups, np.abs(alpha[:k]) / self.sizes)
+        return float(loss + self.gamma1 * largest.sum() + self.cost @ alpha)
+
+    def _offer(self, alpha: Array, *, strict: bool = True) -> None:
+        """Keep an allowed α if it is the best so far."""
+        value = self.value(alpha)
+        if value < self.upper:
+            self.best, self.upper, self.strict = alpha, value, strict
+
+    def _price(self, alpha: Array) -> bool:
+        """Let the triples enter that are violated most; tell whether there were any."""
+        short = 1.0 - self.margins @ alpha[: len(self.sizes)]
+        late = np.flatnonzero(self.waiting & (short > 10 * FEASIBILITY))
+        if len(late) > self.batch:
+            late = np.sort(late[np.argpartition(-short[late], self.batch)[: self.batch]])
+        self._enter(late)
+        return len(late) > 0
+
+    def _enter(self, triples: Array) -> None:
+        if len(triples):
+            self.master.add_triples(self.margins[triples], self.times[triples])
+            self.waiting[triples] = False
+
+    def _separate(
+        self, condition: Dominance, alpha: Array, lower: float, tol: float, *, later: bool, last: bool
+    ) -> bool:
+        """Add cuts for the rows that are furthest from dominance; tell whether there were any.
+
+        Where looking at all rows is expensive, those that are watched come first; when they leave no gap, or nothing
+        else is left to do (``later`` says that triples have entered), scouts look for rows to watch, and all rows are
+        looked at when the scouts have found none, or when this is the last chance to find an allowed α.
+        """
+        if self.watched is not None and not last:
+            grown, settled = self._look(condition, alpha, self.watched, lower, tol)
+            if grown or (later and not settled):
+                return grown
+            if self.scouts < SCOUTS and condition.n > 4 * SCOUT_COLUMNS:
+                self.scouts += 1
+                seen = condition.scout(alpha, self.passes * SCOUTS + self.scouts)
+                seen[self.watched] = np.inf
+                found = np.argsort(seen, kind="stable")[:ROWS]
+                self.watched = np.union1d(self.watched, found)
+                if self._look(condition, alpha, np.sort(found), lower, tol)[0]:
+                    return True
+            self.scouts = 0
+        slack, error = condition.slack(alpha)
+        self.passes += 1
+        grown, worst, exact = self._cut(condition, alpha, np.arange(condition.n), slack, error)
+        slack = slack - error
+        slack[worst] = exact - ROUNDING * condition.n * np.abs(alpha).sum()
+        repaired = self._lifted(condition, alpha, float(slack.min()))
+        if repaired is not None:
+            self._offer(repaired)
+        elif not grown and self.master.margin == 0:
+            self._offer(alpha, strict=False)
+        if self.watched is not None:
+            self.watched = np.union1d(self.watched, worst)
+        return grown
+
+    def _look(self, condition: Dominance, alpha: Array, rows: Array, lower: float, tol: float) -> tuple[bool, bool]:
+        """Cut some rows unless they leave no gap; tell whether one was violated, and whether they leave none."""
+        slack, error = condition.slack(alpha, rows)
+        repaired = self._lifted(condition, alpha, float(slack.min()))
+        guess = self.upper if repaired is None else self.value(repaired)
+        if guess - lower <= tol * guess:
+            return False, True
+        return self._cut(condition, alpha, rows, slack, error)[0], False
+
+    def _lifted(self, condition: Dominance, alpha: Array, least: float) -> Array | None:
+        """Return α lifted until its smallest slack, ``least``, is 0; None where nothing can lift it."""
+        if least >= 0:
+            return alpha
+        return None if condition.lift is None else alpha - least * condition.lift
+
+    def _cut(
+        self, condition: Dominance, alpha: Array, rows: Array, slack: Array, error: float
+    ) -> tuple[bool, Array, Array]:
+        """Add cuts of the worst of some rows; return whether any was violated, the worst, and their exact slacks."""
+        order = np.argsort(slack, kind="stable")[:ROWS]
+        worst = np.sort(rows[order[slack[order] <= error + self.master.margin * condition.n]])
+        if not len(worst):
+            return False, worst, np.empty(0)
+        exact, cuts = condition.cuts(alpha, worst)
+        allowed = self.master.margin / 2 if self.master.margin > 0 else -2 * FEASIBILITY
+        broken = exact < allowed * np.abs(cuts).max(axis=1)
+        if broken.any():
+            self.master.add_cuts(cuts[broken])
+        return bool(broken.any()), worst, exact

@@ -1,0 +1,466 @@
+"""Design a kernel from judgements "i is more like j than like k": which bases to mix, and which features matter."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricforge.constraints import Constraint, Triplets
+from metricforge.errors import ConvergenceWarning, InputError, whole_number
+from metricforge.kernels import RBF, Kernel, Mixture, Weak, is_number
+from metricforge.problem import Method, Problem, Solution, Solver, Status
+from metricforge.rows import as_float64, blocks, count, draw, is_sparse, take, width
+from metricforge.space import check_memory
+
+from .bases import (
+    Projected,
+    as_groups,
+    check_rows,
+    check_values,
+    directed_kernels,
+    feature_weights,
+    triple_directions,
+    weak_kernels,
+)
+from .dominance import DENSE_BYTES, Blocked, Dense, Dominance, change_basis, gram_stack, total
+from .generation import Generation, Optimum
+
+Array = NDArray[Any]
+log = logging.getLogger(__name__)
+
+CONES = ("nonneg", "dd", "change-of-basis")
+ROUNDS = 10
+"""Changes of basis at the most; four close most of the way from dominance to positive semidefiniteness."""
+WORTHWHILE = 1e-3
+"""A change of basis that gains less than this part of the cost is the last."""
+SPECTRUM_ROWS = 500
+"""Rows on which the eigenvalues of a mixture with negative weights are looked at."""
+
+
+@dataclass(frozen=True)
+class LPDesign(Solver):
+    """Learn the weights α of K = Σ_p α_p K_p from triples, by linear programming.
+
+        minimise (1/T) Σ_t ε_t + sparsity · Σ_g max_{p in g} |α_p| + trace · Σ_i K_ii / n^q
+        subject to K_ij − K_ik + ε_t >= 1 for every triple t = (i, j, k),  ε >= 0,  and a cone:
+
+    ``"nonneg"``: α >= 0, which makes a kernel on new rows too (q = 1).  ``"dd"``: K_ii >= Σ_{j≠i} |K_ij| for every row,
+    the paper's (q = 2).  ``"change-of-basis"``: dominance of L⁻¹ K L⁻ᵀ for the Cholesky factor L of the last K, a few
+    times over (q = 2).  The objective in the report is this value, and the gap the difference of the upper and the
+    lower bound that the report holds.
+
+    Cost: nonneg O(T k) kernel values and numbers, seconds for T = 40,000.  dd adds n² k / 2 kernel values for each look
+    at all rows, two or three as a rule, and no n × n array; change-of-basis keeps 3 k n² numbers and is for a thousand
+    rows at the most.
+
+    Parameters
+    ----------
+    bases : "weak", "weak+directions" or a list of kernels
+        The base kernel on each single feature; these and the base kernel on directions learned from the triples; or any
+        kernels, which under dd need not be positive semidefinite.
+    widths : numbers
+        The rates of weak kernels, as multiples of the median rule on each feature or direction.
+    cone : "nonneg", "dd" or "change-of-basis"
+    sparsity : float >= 0
+        γ1/T: the price of using a group.
+    trace : float >= 0
+        γ2 n^q/T: the price of the diagonal.
+    white : bool
+        Whether dd and change-of-basis may add a multiple of the identity, which no triple sees and sparsity does not
+        count.  It is not part of the learned kernel: ``report.white``.
+    groups : list of ids, one per base, or None
+        By default the bases on one feature or one direction share a group, and any other base is alone.
+    rows : "all" or "triples"
+        Which rows the trace and dominance are about; "triples" is the paper's S.
+    n_directions : int
+    tol : float
+        The gap to stop at, relative to the objective.
+    max_iter : int
+        The most linear programs to solve.
+
+    References
+    ----------
+    G. Fung, R. Rosales, R. B. Rao. Feature selection and kernel design via linear programming. IJCAI 2007,
+    eqs. (1)-(8).
+    """
+
+    bases: Any = "weak"
+    widths: Any = (0.125, 1.0, 8.0)
+    cone: str = "nonneg"
+    sparsity: float = 1e-3
+    trace: float = 1e-2
+    white: bool = True
+    groups: Any = None
+    rows: str = "all"
+    n_directions: int = 50
+    tol: float = 1e-6
+    max_iter: int = 1000
+
+    accepts: ClassVar[tuple[type[Constraint], ...]] = (Triplets,)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bases", _as_bases(self.bases))
+        object.__setattr__(self, "widths", _as_widths(self.widths))
+        if self.groups is not None:
+            object.__setattr__(self, "groups", _as_ids(self.groups))
+        if self.cone not in CONES:
+            raise InputError(f"cone must be one of {', '.join(CONES)}, got {self.cone!r}")
+        if self.rows not in ("all", "triples"):
+            raise InputError(f'rows must be "all" or "triples", got {self.rows!r}')
+        for name in ("sparsity", "trace"):
+            value = getattr(self, name)
+            if not (is_number(value) and 0 <= value < np.inf):
+                raise InputError(f"{name} must be a finite number >= 0, got {value!r}")
+        if not (is_number(self.tol) and 0 < self.tol < 1):
+            raise InputError(f"tol must be a number between 0 and 1, got {self.tol!r}")
+        if not isinstance(self.white, bool | np.bool_):
+            raise InputError(f"white must be True or False, got {self.white!r}")
+        whole_number(self.n_directions, "n_directions")
+        whole_number(self.max_iter, "max_iter")
+
+    @classmethod
+    def paper(cls, gamma1: float, gamma2: float, **options: Any) -> Printed:
+        """Return the solver of formulations (4) and (7) with their printed γ1 and γ2: diagonal dominance, no white.
+
+        Groups are features for weak kernels, formulation (7), and single bases for a list of other kernels, (4); give
+        ``groups=range(k)`` for (4) over weak kernels.  The report stays in the scale of `LPDesign`: the printed
+        objective is T times that.
+        """
+        return Printed(**{"cone": "dd", "white": False, **options, "sparsity": gamma1, "trace": gamma2})
+
+    def penalties(self, T: int, n: int) -> tuple[float, float]:
+        """Return γ1 and γ2 of the paper for T triples and n rows."""
+        return T * float(self.sparsity), T * float(self.trace) / float(n) ** (1 if self.cone == "nonneg" else 2)
+
+    def _solve(self, problem: Problem) -> Solution:
+        design = Design.of(self, problem)
+        optimum, condition_notes = design.optimise(self, problem.step)
+        return design.solution(self, problem, optimum, condition_notes)
+
+
+@dataclass(frozen=True)
+class Printed(LPDesign):
+    """`LPDesign` with ``sparsity`` and ``trace`` in the paper's scale, γ1 and γ2; made by ``LPDesign.paper``."""
+
+    def penalties(self, T: int, n: int) -> tuple[float, float]:
+        """Return γ1 and γ2 as given."""
+        return float(self.sparsity), float(self.trace)
+
+
+# ---------------------------------------------------------------------------------------------------------- the design
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """What does not depend on the penalties: bases, margins, and the rows that conditions are about.
+
+    Attributes
+    ----------
+    kernels : tuple of k kernels
+    sizes : (k,) array
+        The mean k(x, x) of each base; margins and conditions are about bases divided by it.
+    groups : (k,) int array
+    X : rows
+        Those that occur in triples, in memory.
+    triples, times : (T', 3) and (T',) arrays
+        The distinct triples, as numbers of rows of X, and how often each was said.
+    origin : (T',) array
+        Where each stands among the triples as given.
+    margins : (T', k) array
+        K_ij − K_ik.
+    condition_rows : rows
+        What trace and dominance are about; possibly a dask array.
+    diagonal : (k,) array
+        Σ_i K_ii over them.
+    """
+
+    kernels: tuple[Kernel, ...]
+    sizes: Array
+    groups: Array
+    X: Any
+    triples: Array
+    times: Array
+    origin: Array
+    margins: Array
+    condition_rows: Any
+    diagonal: Array
+    seed: int
+
+    @classmethod
+    def of(cls, solver: LPDesign, problem: Problem) -> Design:
+        """Build the bases on the rows of a problem, and their margins on its triples."""
+        assert isinstance(problem.constraint, Triplets)
+        if not problem.constraint.size:
+            raise InputError("constraints holds no triplet; give at least one")
+        distinct, origin, times = np.unique(problem.constraint.triples, axis=0, return_index=True, return_counts=True)
+        used = np.unique(distinct)
+        X = as_float64(take(problem.rows, used))
+        triples = np.searchsorted(used, distinct)
+        kernels = make_bases(solver, problem, X, np.repeat(triples, times, axis=0))
+        about = problem.rows if solver.rows == "all" else X
+        diagonal, absolute = total(_DiagonalSums(kernels), about)
+        n = count(about)
+        sizes = np.where(absolute > 0, absolute / n, 1.0)
+        check_memory(8 * len(triples) * len(kernels), f"{len(triples)} triples × {len(kernels)} bases", "use fewer")
+        D = margins(kernels, X, triples) / sizes
+        groups = as_groups(kernels, solver.groups)
+        return cls(kernels, sizes, groups, X, triples, times, origin, D, about, diagonal / sizes, problem.seed)
+
+    @property
+    def n(self) -> int:
+        """The number of rows that trace and dominance are about."""
+        return count(self.condition_rows)
+
+    def cost(self, gamma2: float, *, white: bool) -> Array:
+        """Return γ2 Σ_i K_ii of every normalised base, white's last."""
+        return gamma2 * (np.append(self.diagonal, float(self.n)) if white else self.diagonal)
+
+    def generation(self, condition: Dominance | None, *, white: bool) -> Generation:
+        """Return a program without penalties."""
+        diagonal = self.cost(1.0, white=white)
+        times = self.times.astype(np.float64)
+        return Generation(self.margins, times, self.groups, self.sizes, condition, diagonal, seed=self.seed)
+
+    def condition(self, solver: LPDesign) -> Dominance | None:
+        """Return the condition of the solver's cone (of the first program, for change-of-basis)."""
+        if solver.cone == "nonneg":
+            return None
+        b = len(self.kernels) + int(solver.white)
+        if solver.cone == "dd" and 8 * b * self.n**2 > DENSE_BYTES:
+            return Blocked(self.kernels, self.sizes, self.condition_rows, white=solver.white)
+        lift = np.append(np.zeros(b - 1), 1.0) if solver.white else None
+        return Dense(self.stack(solver), lift)
+
+    def stack(self, solver: LPDesign) -> Array:
+        """Return the Gram matrices of all bases."""
+        b = len(self.kernels) + int(solver.white)
+        copies = 1 if solver.cone == "dd" else 3
+        repair = 'use cone="dd", which keeps none, or rows="triples"'
+        check_memory(8 * copies * b * self.n**2, f"{b} Gram matrices of {self.n} rows", repair)
+        X = as_float64(take(self.condition_rows, np.arange(self.n)))
+        return gram_stack(self.kernels, self.sizes, X, white=solver.white)
+
+    def optimise(self, solver: LPDesign, step: Any) -> tuple[Optimum, tuple[str, ...]]:
+        """Solve for the solver's penalties; return the optimum and what is to be said about the way there."""
+        white = bool(solver.white) and solver.cone != "nonneg"
+        gamma1, gamma2 = solver.penalties(int(self.times.sum()), self.n)
+        cost = self.cost(gamma2, white=white)
+        limits = {"tol": solver.tol, "max_iter": solver.max_iter, "step": step}
+        best = self.generation(self.condition(solver), white=white).solve(gamma1, cost, **limits)
+        if solver.cone != "change-of-basis":
+            return best, ()
+        stack = self.stack(solver)
+        for done in range(ROUNDS):
+            M = change_basis(stack, best.alpha)
+            if M is None:
+                return best, (f"the basis was changed {done} times: the last K is not positive definite",)
+            found = self.generation(Dense(M, best.alpha), white=white).solve(gamma1, cost, **limits)
+            gain = best.upper - found.upper
+            if gain > 0:
+                best = found
+            if gain <= WORTHWHILE * best.upper:
+                break
+        return best, (f"the basis was changed {done + 1} times; the bounds are those of the last program",)
+
+    # -- the outcome ---------------------------------------------------------------------------------------------
+
+    def solution(self, solver: LPDesign, problem: Problem, optimum: Optimum, notes: tuple[str, ...]) -> Solution:
+        """Return the learned kernel, and the report in the library's scale."""
+        T, k = float(self.times.sum()), len(self.kernels)
+        weights = optimum.alpha[:k] / self.sizes
+        kernel = Mixture(self.kernels, tuple(weights.tolist()))
+        upper, lower = optimum.upper / T, optimum.lower / T
+        if optimum.status != Status.OPTIMAL:
+            warnings.warn(
+                f"lpdesign stopped after {optimum.n_iter} linear programs with a gap of {upper - lower:.3g} (objective "
+                f"{upper:.3g}); raise max_iter, or accept it by a larger tol",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        by_kernel, by_distance = self._accuracy(kernel)
+        features = feature_weights(self.kernels, weights, width(problem.rows))
+        report = {
+            "lower_bound": lower,
+            "upper_bound": upper,
+            "accuracy_by_kernel": by_kernel,
+            "accuracy_by_distance": by_distance,
+            "features": features,
+            "unused": tuple(np.flatnonzero(features == 0).tolist()),
+            "white": float(optimum.alpha[k]) if len(optimum.alpha) > k else 0.0,
+            "bases": k,
+            "bases_kept": int(np.count_nonzero(weights)),
+            "cuts": optimum.cuts,
+            "passes": optimum.passes,
+            "triples_entered": optimum.entered,
+            "repeated": int(T) - len(self.triples),
+            "contradicting": self._contradicting(),
+        }
+        if not optimum.strict:
+            notes = (
+                *notes,
+                "no mixture of these bases is strictly dominant (identical rows, perhaps), so dominance holds to "
+                "1e-9 of its terms only; white=True makes it hold",
+            )
+        said = (*notes, *self._collapse(solver, weights), *self._remarks(solver, problem, kernel))
+        return Solution(
+            kernel,
+            optimum.status,
+            upper,
+            upper - lower,
+            certificate="upper less lower bound of the linear program",
+            n_iter=optimum.n_iter,
+            trace=tuple((u / T, g / T) for u, g in optimum.trace),
+            report=report,
+            notes=said,
+        )
+
+    def _accuracy(self, kernel: Mixture) -> tuple[float, float]:
+        """Return the part of the triples with K_ij > K_ik, and with d_ij < d_ik; ties do not count."""
+        met = np.zeros((len(self.triples), 2), dtype=bool)
+        for part, A, B, C in _sides(kernel.kernels, self.X, self.triples):
+            met[part, 0] = kernel.paired(A, B) > kernel.paired(A, C)
+            met[part, 1] = kernel.paired_squared_distance(A, B) < kernel.paired_squared_distance(A, C)
+        by_kernel, by_distance = self.times @ met / self.times.sum()
+        return float(by_kernel), float(by_distance)
+
+    def _contradicting(self) -> int:
+        """Return how many distinct triples (i, j, k) have their (i, k, j) among them."""
+        both = np.concatenate([self.triples, self.triples[:, [0, 2, 1]]])
+        return int(np.count_nonzero(np.unique(both, axis=0, return_counts=True)[1] == 2))
+
+    def _collapse(self, solver: LPDesign, weights: Array) -> tuple[str, ...]:
+        """Explain α = 0, and name the option that cures it."""
+        if weights.any():
+            return ()
+        what = "all weights are 0 at the optimum, so every row is as far from every other: "
+        log.warning("%ssee the notes of the report", what)
+        T = self.times.sum()
+        gain = self.times @ self.margins / T  # what a unit of each normalised base takes off the loss
+        if solver.cone != "nonneg" and not solver.white:
+            return (
+                what + "no mixture of these bases is diagonally dominant over all rows and worth its cost; "
+                'give white=True, or cone="nonneg", which has no such condition',
+            )
+        if not (gain > 0).any():
+            return (
+                what + "no base agrees with the triples on average; give other bases, for instance "
+                'bases="weak+directions", and check the order of i, j, k',
+            )
+        if solver.cone != "nonneg":
+            return (what + f"the penalties outweigh the triples; lower trace={solver.trace} first, then sparsity",)
+        gamma1, gamma2 = solver.penalties(int(T), self.n)
+        left = np.maximum(gain - gamma2 * self.diagonal / T, 0) * self.sizes
+        most = T * float(np.bincount(self.groups, weights=left).max())
+        if most > 0 and gamma1 > 0:
+            return (what + f"sparsity outweighs the triples; give a value below {solver.sparsity * most / gamma1:.3g}",)
+        priced = self.diagonal > 0
+        most = T * float((gain[priced] / self.diagonal[priced]).max(initial=0.0))
+        if most > 0 and gamma2 > 0:
+            value = solver.trace * most / gamma2
+            return (what + f"trace outweighs the triples; give a value below {value:.3g}, and a small sparsity",)
+        return (what + "the triples contradict each other, and no mixture does better; look at report.contradicting",)
+
+    def _remarks(self, solver: LPDesign, problem: Problem, kernel: Mixture) -> tuple[str, ...]:
+        assert isinstance(problem.constraint, Triplets)
+        said = []
+        blind = np.abs(self.margins).max(axis=1) <= 1e-12
+        if blind.any():
+            first = tuple(problem.constraint.triples[self.origin[blind].min()].tolist())
+            said.append(f"{int(self.times @ blind)} triple(s) compare rows that no base tells apart (first {first})")
+        if min(kernel.weights) < 0:
+            sample = as_float64(take(problem.rows, draw(problem.n, SPECTRUM_ROWS, problem.seed)))
+            w = np.linalg.eigvalsh(kernel.block(sample, sample))
+            if w[0] < -1e-9 * w[-1]:
+                said.append(
+                    "with negative weights the mixture is positive semidefinite together with white only: alone its "
+                    f"smallest eigenvalue is {w[0] / w[-1]:.2g} of the largest on {count(sample)} training rows, "
+                    "squared distances below 0 count as 0, and new rows have no white"
+                )
+        return tuple(said)
+
+
+def make_bases(solver: LPDesign, problem: Problem, X: Any, triples: Array) -> tuple[Kernel, ...]:
+    """Return the bases of a solver on the rows of a problem; X and ``triples`` are the part that judgements touch."""
+    rows, kernel, seed = problem.rows, problem.kernel, problem.seed
+    definite = solver.cone == "nonneg"
+    if not isinstance(solver.bases, str):
+        check_rows(solver.bases, kernel, rows)
+        given = tuple(base.resolve(rows, seed=seed) for base in solver.bases)
+        check_values(given, rows, definite=definite, seed=seed)
+        return given
+    made = weak_kernels(kernel, rows, solver.widths, seed=seed)
+    check_values(made[:1], rows, definite=definite, seed=seed)
+    if solver.bases == "weak+directions":
+        directions = triple_directions(X, triples, solver.n_directions, seed=seed)
+        made += directed_kernels(kernel, rows, solver.widths, directions, seed=seed)
+    return tuple(made)
+
+
+def margins(kernels: Sequence[Kernel], X: Any, triples: Array) -> Array:
+    """Return K_p,ij − K_p,ik, (T, k), from T values of each base and each side; no Gram matrix."""
+    D = np.empty((len(triples), len(kernels)))
+    for part, A, B, C in _sides(kernels, X, triples):
+        for p, kernel in enumerate(kernels):
+            D[part, p] = kernel.paired(A, B) - kernel.paired(A, C)
+    return D
+
+
+def _sides(kernels: Sequence[Kernel], X: Any, triples: Array) -> Iterator[tuple[slice, Any, Any, Any]]:
+    """Yield a block of triples at a time: which they are, and their rows i, j and k."""
+    lines = all(isinstance(kernel, Weak | Projected) for kernel in kernels)
+    for part in blocks(len(triples), 8 * 3 * (width(X) or 32)):
+        A, B, C = (X[rows] for rows in triples[part].T)
+        if lines and is_sparse(X):  # a column of a dense block is a slice, of a sparse one a search
+            A, B, C = A.toarray(), B.toarray(), C.toarray()
+        yield part, A, B, C
+
+
+@dataclass(frozen=True, eq=False)
+class _DiagonalSums:
+    """Σ_i K_ii and Σ_i |K_ii| of every base over a chunk."""
+
+    kernels: tuple[Kernel, ...]
+
+    def __call__(self, chunk: Any) -> Array:
+        chunk = as_float64(chunk)
+        own = [kernel.diag(chunk) for kernel in self.kernels]
+        return np.asarray([[d.sum() for d in own], [np.abs(d).sum() for d in own]])
+
+
+# ------------------------------------------------------------------------------------------------------------- options
+
+
+def _as_bases(bases: Any) -> Any:
+    if isinstance(bases, str):
+        if bases in ("weak", "weak+directions"):
+            return bases
+        raise InputError(f'bases must be "weak", "weak+directions" or a list of kernels, got {bases!r}')
+    kernels = tuple(bases) if isinstance(bases, list | tuple) else ()
+    if not kernels or not all(isinstance(kernel, Kernel) for kernel in kernels):
+        raise InputError(f'bases must be "weak", "weak+directions" or a list of kernels, got {bases!r}')
+    return kernels
+
+
+def _as_widths(widths: Any) -> tuple[float, ...]:
+    values = tuple(widths) if isinstance(widths, list | tuple | np.ndarray) else ()
+    if not values or not all(is_number(w) and 0 < w < np.inf for w in values):
+        raise InputError(f"widths must be a list of positive numbers, got {widths!r}")
+    return tuple(float(w) for w in values)
+
+
+def _as_ids(groups: Any) -> tuple[Any, ...]:
+    if isinstance(groups, str) or not hasattr(groups, "__iter__"):
+        raise InputError(f"groups must be a list of ids, one per base, or None, got {groups!r}")
+    ids = tuple(g.item() if isinstance(g, np.generic) else g for g in groups)
+    if not ids or not all(isinstance(g, int | str) for g in ids):
+        raise InputError(f"groups must hold numbers or names, one per base, got {groups!r}")
+    return ids
+
+
+METHOD = Method(constraint=Triplets, kernel=RBF("median"), solver=LPDesign())
