@@ -227,6 +227,15 @@ def test_a_component_of_a_plugin_that_is_not_there(saved):
         mf.load(saved)
 
 
+def seal(path):
+    """Write the digest that a well-formed file ends with."""
+    with path.open("r+b") as file:
+        end = file.seek(-modelfile.DIGEST, os.SEEK_END)
+        digest = modelfile._digest(file, end)
+        file.seek(end)
+        file.write(digest)
+
+
 class Bomb:
     def __reduce__(self):
         return (os.system, ("touch exploded",))
@@ -245,11 +254,7 @@ def test_nothing_in_a_file_is_executed(saved, tmp_path, monkeypatch):
         )
         with archive.open("0.npy", "w") as member:
             np.lib.format.write_array(member, np.array([Bomb()], dtype=object), allow_pickle=True)
-    with saved.open("r+b") as file:
-        end = file.seek(-modelfile.DIGEST, os.SEEK_END)
-        seal = modelfile._digest(file, end)
-        file.seek(end)
-        file.write(seal)
+    seal(saved)
     with pytest.raises(ModelFileError):
         mf.load(saved)
     assert not (tmp_path / "exploded").exists()
@@ -387,23 +392,13 @@ def test_parts_of_a_wrong_kind_are_noticed_on_loading(name, value, saved):
 
 
 def test_a_tree_too_deep_to_build(saved):
-    def nest(head):
-        kernel = kernel_of(head)
-        for _ in range(5000):
-            kernel = {"tuple": [kernel]}
-        set_part("kernel", kernel)(head)
-
     with zipfile.ZipFile(saved) as archive:
         text = archive.read("metric.json").decode()
     deep = text.replace('"gamma": 0.5', '"gamma": ' + '{"tuple": [' * 5000 + "1" + "]}" * 5000)
     with saved.open("w+b") as file, zipfile.ZipFile(file, "w") as archive:
         archive.comment = bytes(modelfile.DIGEST)
         archive.writestr("metric.json", deep)
-    with saved.open("r+b") as file:
-        end = file.seek(-modelfile.DIGEST, os.SEEK_END)
-        seal = modelfile._digest(file, end)
-        file.seek(end)
-        file.write(seal)
+    seal(saved)
     with pytest.raises(ModelFileError):
         mf.load(saved)
 
@@ -435,11 +430,7 @@ def test_a_header_cannot_ask_for_more_memory_than_the_file_has(saved):
         archive.writestr("metric.json", head)
         for name in names:
             archive.writestr(name, huge if name == "0.npy" else arrays[name])
-    with saved.open("r+b") as file:
-        end = file.seek(-modelfile.DIGEST, os.SEEK_END)
-        seal = modelfile._digest(file, end)
-        file.seek(end)
-        file.write(seal)
+    seal(saved)
     with pytest.raises(ModelFileError, match="damaged"):
         mf.load(saved)
 
