@@ -29,6 +29,7 @@ MADE = {
     "product": lambda: Product(RBF(0.2), Linear()),
     "normalized": lambda: Normalized(Linear()),
     "learned": learned,
+    "projected": lambda: registry.get("kernel", "projected")(RBF("median"), direction=(1.0, 0.0, -2.0, 0.5)),
 }
 
 
