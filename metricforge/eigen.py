@@ -83,8 +83,8 @@ class Eigensolver(Protocol):
     -------
     w : ndarray, shape (j,)
     V : ndarray, shape (n, j)
-        In any order, not necessarily orthogonal, j = k unless a limit was passed; :func:`top` orthonormalises them
-        and looks for what was missed.  Fewer than k, or pairs short of ``tol``, make the status "iteration_limit".
+        In any order and not necessarily orthogonal; :func:`top` orthonormalises them and looks for what was missed.
+        Pairs that are not there or short of ``tol`` are found that way too, but not fast.
     """
 
     def __call__(
@@ -318,20 +318,22 @@ def _iterative(
         return _Found(np.zeros(k), np.eye(n, k), np.zeros(k), True)
 
     V = _run(backend, operator, k, tol, start, rng)
-    w, V, residuals = _rayleigh_ritz(operator, V, k)
-    width, nothing_above, joined = 1, False, False
-    while not (nothing_above or operator.stop()):
-        values, vectors, finished = _search_above(operator, V, w[-1], tol, width, rng)
-        nothing_above = finished and len(values) == 0
-        if len(values):
-            log.info("%s missed eigenvalues: %d lie above its smallest", backend, len(values))
-            # The newcomers are orthogonal to V: the union needs an order, no rotation.
-            best = np.argsort(-np.concatenate([w, values]), kind="stable")[:k]
-            w, V = np.concatenate([w, values])[best], np.hstack([V, vectors])[:, best]
-            width, joined = min(4 * width, _COLUMNS), True
-    if joined:
-        w, V, residuals = _rayleigh_ritz(operator, V, k)
-    complete = nothing_above and bool(residuals.max() <= tol)
+    width, complete = 1, False
+    while True:
+        w, V, residuals = _rayleigh_ritz(operator, _filled(V, k, rng), k)
+        if operator.stop():
+            break
+        # Only eigenvectors are set aside in the search; what is not one yet is where it starts.
+        good = residuals <= tol
+        level, most = (w[-1], k) if good.all() else (-math.inf, k - int(good.sum()))
+        guess = np.hstack([V[:, ~good][:, : _COLUMNS - width], rng.standard_normal((n, width))])
+        found, finished = _search_above(operator, V[:, good], guess, level, most, tol)
+        if found.shape[1] == 0:
+            complete = finished
+            break
+        log.info("%d eigenvectors to add to those of %s", found.shape[1], backend)
+        V = _orthonormal(np.hstack([V, found]))
+        width = min(4 * width, _COLUMNS)
     return _Found(w * operator.unit, V, residuals * operator.unit, complete)
 
 
@@ -343,7 +345,7 @@ def _run(
     start: Floats | None,
     rng: np.random.Generator,
 ) -> Floats:
-    """Return at least k orthonormal columns: the backend's, filled up with random ones where it fell short."""
+    """Return the columns of the backend, or its start when it was stopped, made orthonormal."""
     from scipy.sparse.linalg import LinearOperator
 
     n = operator.n
@@ -363,10 +365,14 @@ def _run(
     V = np.asarray(V)
     if V.ndim != 2 or V.shape[0] != n or not np.isfinite(V).all():
         raise SolverError(f"eigensolver {backend!r} must return (w, V) with V of shape ({n}, j) and finite")
-    V = _orthonormal(V)
-    if V.shape[1] < k:
-        V = np.hstack([V, _orthonormal(rng.standard_normal((n, k - V.shape[1])), V)])
-    return V
+    return _orthonormal(V)
+
+
+def _filled(V: Floats, k: int, rng: np.random.Generator) -> Floats:
+    """Return orthonormal columns, k at least: random ones make up for what is missing."""
+    if V.shape[1] >= k:
+        return V
+    return np.hstack([V, _orthonormal(rng.standard_normal((len(V), k - V.shape[1])), V)])
 
 
 def _largest_magnitude(operator: _Operator, rng: np.random.Generator, steps: int = 12) -> float:
@@ -411,28 +417,27 @@ def _rayleigh_ritz(operator: _Operator, V: Floats, k: int) -> tuple[Floats, Floa
 
 
 def _search_above(
-    operator: _Operator, V: Floats, level: float, tol: float, width: int, rng: np.random.Generator
-) -> tuple[Floats, Floats, bool]:
-    """Look for eigenvalues above ``level`` in the orthogonal complement of V.
+    operator: _Operator, V: Floats, guess: Floats, level: float, most: int, tol: float
+) -> tuple[Floats, bool]:
+    """Look for eigenvalues above ``level`` in the orthogonal complement of the eigenvectors V.
 
-    Thick-restart block Lanczos with full orthogonalisation from random vectors: with probability one these meet
-    every eigenvector that V left out, up to ``width`` copies of each eigenvalue, and outer eigenvalues appear first.
-    Ritz values are lower bounds, so one above ``level + tol`` proves a miss.
+    Thick-restart block Lanczos with full orthogonalisation from ``guess``, which has random columns: with probability
+    one these meet every eigenvector that V left out, one copy of each eigenvalue for each of them, and outer
+    eigenvalues appear first.  Ritz values are lower bounds, so one above ``level + tol`` proves a miss.
 
     Returns
     -------
-    values : ndarray, shape (j,)
-    vectors : ndarray, shape (n, j)
-        The eigenpairs found above, orthonormal and orthogonal to V; none when V is complete.
+    found : ndarray, shape (n, j), j <= most
+        Eigenvectors of what lies above, orthonormal and orthogonal to V; none when nothing does.
     finished : bool
-        False when a limit ended the search.
+        False when a limit ended the search; the vectors are then the best so far.
     """
     n, k = V.shape
-    width = min(width, n - k)
+    new = _orthonormal(guess, V)
+    width = new.shape[1]
     size = min(max(5 * width, 40, 2**21 // n), n - k)
     Q = np.empty((n, size), order="F")
     H = np.zeros((size, size))  # Q'AQ, of which the upper triangle counts
-    new = _orthonormal(rng.standard_normal((n, width)), V)
     used = products = 0
     while True:
         span = slice(used, used + new.shape[1])
@@ -445,16 +450,16 @@ def _search_above(
         theta, S = theta[::-1], S[:, ::-1]
         # Only the last block is not mapped into the span of Q: AQs - theta Qs = R s_last.
         r = np.sqrt(np.maximum(0.0, np.sum(S[span] * (R.T @ R @ S[span]), axis=0)))
-        above = theta[:width] > level + tol
+        above = theta[:width][:most] > level + tol
         if above.any():
-            finished = bool((r[:width][above] <= tol / 2).all())
+            finished = bool((r[: len(above)][above] <= tol / 2).all())
         else:
             finished = products >= _SEARCH_PRODUCTS and theta[0] + r[0] <= level + tol
         if not finished and not operator.stop():
             new = _orthonormal(R, V, Q[:, :used])
             finished = new.shape[1] == 0  # an invariant subspace: the Ritz values are exact
         if finished or operator.stop():
-            return theta[:width][above], Q[:, :used] @ S[:, :width][:, above], finished
+            return Q[:, :used] @ S[:, : len(above)][:, above], finished
         if used + new.shape[1] > size:
             keep = max(width, size // 3)
             Q[:, :keep] = Q[:, :used] @ S[:, :keep]
@@ -538,7 +543,9 @@ def arpack_pairs(
             **seeded,
         )
     except ArpackError as error:
-        raise SolverError(f"ARPACK failed: {error}; try solver='primme' or 'dense'") from error
+        # "No shifts could be applied": seen on few and highly repeated eigenvalues.  The search finds them all.
+        log.warning("ARPACK broke down and the search for missed eigenvalues does its work: %s", error)
+        return np.empty(0), np.empty((n, 0))
     return w - 2.0, V
 
 
@@ -627,7 +634,7 @@ def _joined(pieces: list[_Piece], large: _Found | None, rest: NDArray[np.intp], 
 def _orthonormal(W: NDArray[Any], *bases: Floats) -> Floats:
     """Return an orthonormal basis of what the columns of W add to the orthonormal columns of ``bases``.
 
-    Columns that add nothing (to eight digits) are dropped.  Orthonormal to rounding: everything is done twice.
+    Columns that add less than their 1e-7th part are dropped.  Orthonormal to rounding: everything is done twice.
     """
     W = np.asarray(W, dtype=np.float64)
     for _ in range(2):
@@ -636,7 +643,7 @@ def _orthonormal(W: NDArray[Any], *bases: Floats) -> Floats:
             W = W - Q @ (Q.T @ W)
         W = _unit_columns(W, 1e-8)
         s, U = np.linalg.eigh(W.T @ W)
-        keep = s > 1e-8
+        keep = s > 1e-14
         W = W @ (U[:, keep] / np.sqrt(s[keep]))
     return W
 
