@@ -15,7 +15,7 @@ demo: setup ## learn a metric on small data and show what it changed
 	@$(BIN)/python -m metricforge demo
 
 test: lint type ## all checks: ruff, mypy, pytest
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 lint: setup ## ruff: rules and format
 	$(BIN)/python -m ruff check .

@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import datasets, eigen, errors, kernels, neighbors, plotting, psd, space, tasks, testing
+    from . import datasets, eigen, errors, kernels, neighbors, plotting, psd, report, space, tasks, testing
     from .constraints import Chunklets, Constraint, Labels, Pairs, Triplets
     from .estimator import MetricLearner
     from .hookspecs import hookimpl
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from .metric import Metric, load
     from .problem import Method, Problem, Solution, Solver, Status
     from .registry import methods, plugins, register
+    from .storage import open_rows
 
 __version__ = "0.1.0"
 
@@ -47,10 +48,23 @@ _HOME = {
     "learn": "learning",
     "load": "metric",
     "methods": "registry",
+    "open_rows": "storage",
     "plugins": "registry",
     "register": "registry",
 }
-_MODULES = {"datasets", "eigen", "errors", "kernels", "neighbors", "plotting", "psd", "space", "tasks", "testing"}
+_MODULES = {
+    "datasets",
+    "eigen",
+    "errors",
+    "kernels",
+    "neighbors",
+    "plotting",
+    "psd",
+    "report",
+    "space",
+    "tasks",
+    "testing",
+}
 
 __all__ = [
     "Chunklets",
@@ -76,10 +90,12 @@ __all__ = [
     "load",
     "methods",
     "neighbors",
+    "open_rows",
     "plotting",
     "plugins",
     "psd",
     "register",
+    "report",
     "space",
     "tasks",
     "testing",

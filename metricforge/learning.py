@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from . import __version__
+from . import __version__, cluster
 from . import rows as _rows
 from .constraints import Constraint, Labels, Pairs
 from .errors import InputError, UnknownNameError, first_rows, nearest, whole_number
@@ -46,7 +46,9 @@ def learn(
     Parameters
     ----------
     X : rows
-        A dense or CSR array, a pandas or polars frame, a list, a dask array; strings for kernels on strings.
+        A dense or CSR array, a pandas or polars frame, a list, a dask array; strings for kernels on strings.  A dask
+        array is learned from chunk by chunk, on the active ``distributed.Client`` where there is one; with a client,
+        rows in memory are sent to its workers.
     constraints : Labels, Pairs, Chunklets or Triplets
         Over the rows of X.  A bare 1-d array means Labels.  Kinds that the method cannot use are converted, and the
         report says so.
@@ -78,17 +80,15 @@ def learn(
         lost = f" ({relations.dropped} were dropped by slicing)" if relations.dropped else ""
         raise InputError(f"constraints holds no relation over these {relations.n} rows{lost}; give at least one")
     usable, converted = registry.convert(relations, configured.accepts, seed=seed)
-    space = represent(plan.kernel.resolve(rows, seed=seed), rows, rank, seed=seed)
-    _check_scale(space)
-
-    task = f"{plan.name} on {space.n} rows"
+    task = f"{plan.name} on {_rows.count(rows)} rows"
     started = time.perf_counter()
     registry.step(Event(task))
     try:
-        solution = configured.solve(Problem(space, usable, seed, _Steps(task)))
-    except Exception as error:
-        error.add_note(f"in solver {type(configured).__name__} of method {plan.name!r}{plan.origin}")
-        raise
+        with cluster.watched(_Tasks(task)):
+            at_work = _rows.spread(rows) if plan.kernel.takes != "gram" else rows
+            space = represent(plan.kernel.resolve(at_work, seed=seed), at_work, rank, seed=seed)
+            _check_scale(space)
+            solution = _solved(configured, Problem(space, usable, seed, _Steps(task)), plan)
     finally:
         registry.step(Event(task, done=True))
     seconds = time.perf_counter() - started
@@ -224,6 +224,24 @@ def _method_names() -> list[str]:
 
 
 # ----------------------------------------------------------------------------------------------------- during and after
+
+
+def _solved(solver: Solver, problem: Problem, plan: Plan) -> Solution:
+    try:
+        return solver.solve(problem)
+    except Exception as error:
+        error.add_note(f"in solver {type(solver).__name__} of method {plan.name!r}{plan.origin}")
+        raise
+
+
+@dataclass(frozen=True)
+class _Tasks:
+    """What is told of dask tasks: how many of those sent off are done."""
+
+    task: str
+
+    def __call__(self, finished: int, total: int) -> None:
+        registry.step(Event(self.task, finished, total, info={"tasks": total}))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import modelfile, neighbors
+from . import cluster, modelfile, neighbors
 from . import rows as _rows
 from .constraints import Constraint, Labels
 from .errors import InputError, ModelFileError
@@ -24,6 +24,8 @@ Array = NDArray[Any]
 
 EXACT_NEIGHBORS = 2 * 10**9
 """Kernel values up to which `Metric.neighbors` compares every pair; beyond, it searches the embedding first."""
+SENT_NEIGHBORS = 10**8
+"""Pairs beyond which a search among rows in memory is worth sending to an active client: a second of work here."""
 
 
 class Report(Mapping[str, Any]):
@@ -141,13 +143,16 @@ class Metric:
             shape = _rows.count(A), self.embedding.columns
             size = _rows.float_dtype(A).itemsize * shape[0] * shape[1]
             check_memory(size, f"a {shape[0]} × {shape[1]} embedding", "give fewer rows at a time, or a dask array")
+            if size > _rows.BLOCK_BYTES:
+                return _rows.gathered(self.embedding(_rows.spread(A)))
         return self.embedding(A)
 
     def neighbors(self, A: Any, k: int = 10) -> tuple[Array, Array]:
         """Return the k nearest training rows of each row of A: indices and distances, nearest first.
 
         Up to two thousand million pairs every one is compared; beyond, candidates come from a search in the embedding
-        (approximate when large) and are put in order by their exact distance.
+        (approximate when large) and are put in order by their exact distance.  Where A is a dask array both answers
+        are lazy dask arrays; where A or the training rows are, every pair of chunks is one task, and all are compared.
         """
         if self.rows is None:
             raise InputError(
@@ -158,14 +163,21 @@ class Metric:
             raise InputError(f"k must be a whole number between 1 and the {n} training rows, got {k!r}")
         A = self._check(A, "A")
         if _rows.is_dask(A):
-            parts = [self.neighbors(A.blocks[i].compute(), k) for i in range(A.numblocks[0])]
-            return np.concatenate([i for i, _ in parts]), np.concatenate([d for _, d in parts])
+            return self._search_chunks(self.rows, A, k)
+        if _rows.is_dask(self.rows) or (cluster.client() is not None and n * _rows.count(A) > SENT_NEIGHBORS):
+            indices, distances = cluster.compute(*self._search_chunks(_rows.spread(self.rows), _rows.spread(A), k))
+            return indices, distances
         if self.embedding_is_exact:
             return neighbors.search(self._training, k, queries=self.embedding(A), seed=self.seed)
-        if n * _rows.count(A) <= EXACT_NEIGHBORS:
+        if n * _rows.count(A) <= EXACT_NEIGHBORS or not self._embeds():
             return neighbors.search_blocks(_DistanceBlock(self.kernel, A, self.rows), n, _rows.count(A), k)
         candidates, _ = neighbors.search(self._training, min(n, 2 * k), queries=self.embedding(A), seed=self.seed)
         return self._reorder(A, candidates, k)
+
+    def _search_chunks(self, rows: Any, A: Any, k: int) -> tuple[Any, Any]:
+        if self.embedding_is_exact:
+            return neighbors.search(self.embedding(rows), k, queries=self.embedding(A), seed=self.seed)
+        return neighbors.across(_NearestByKernel(self.kernel), rows, k, queries=A)
 
     def update(self, X: Any, constraints: Any, **options: Any) -> Metric:
         """Return a new Metric that has also seen these rows; this one stays valid.  Only some methods can.
@@ -232,22 +244,30 @@ class Metric:
     @property
     def embedding_is_exact(self) -> bool:
         """Whether distances in the embedding are the metric's for any row, not only on the span of landmarks."""
-        own = self.kernel.embedding() or self.stored_map
-        if own is None and explicit_width(self.kernel, self.rows) is None and not isinstance(self.kernel, Mixture):
-            return False  # landmarks: known without choosing them
-        return self.embedding.exact
-
-    def _own_map(self) -> bool:
-        """Tell whether a loaded copy needs no stored map: the kernel has its own, or says that there can be none."""
         try:
-            return self.kernel.embedding() is not None
+            own = self.kernel.embedding() or self.stored_map
+            if own is None and explicit_width(self.kernel, self.rows) is None and not isinstance(self.kernel, Mixture):
+                return False  # landmarks: known without choosing them
+            return self.embedding.exact
         except InputError:
-            return True
+            return False  # an indefinite kernel, or a sum with one: there is none
+
+    def _embeds(self) -> bool:
+        try:
+            return self.embedding is not None
+        except InputError:
+            return False
+
+    def _known_map(self) -> FeatureMap | Stacked | None:
+        """Return the embedding, or None where a loaded copy finds it in the kernel, or there can be none."""
+        try:
+            return None if self.kernel.embedding() is not None else self.embedding
+        except InputError:
+            return None
 
     @cached_property
     def _training(self) -> Array:
-        E = self.embedding(self.rows)
-        return np.asarray(E.compute() if _rows.is_dask(E) else E)
+        return np.asarray(self.embedding(self.rows))
 
     def _reorder(self, A: Any, candidates: Array, k: int) -> tuple[Array, Array]:
         q, c = candidates.shape
@@ -320,7 +340,7 @@ class Metric:
         """
         keep = self.rows is not None and not _rows.is_dask(self.rows)
         # without rows the map could not be found again; one that was used must stay what it is on another machine
-        known = None if self._own_map() or (keep and "embedding" not in self.__dict__) else self.embedding
+        known = None if keep and "embedding" not in self.__dict__ else self._known_map()
         content = {
             "kernel": self.kernel,
             "report": {name: value for name, value in self.report.items() if not _rows.is_dask(value)},
@@ -385,6 +405,17 @@ class _PairedDistance:
 
 
 @dataclass(frozen=True, eq=False)
+class _NearestByKernel:
+    """The nearest rows of a chunk by the metric's own distance, as an object that can be sent to a worker."""
+
+    kernel: Kernel
+
+    def __call__(self, X: Any, k: int, *, queries: Any) -> tuple[Array, Array]:
+        block = _DistanceBlock(self.kernel, queries, X)
+        return neighbors.search_blocks(block, _rows.count(X), _rows.count(queries), k)
+
+
+@dataclass(frozen=True, eq=False)
 class _DistanceBlock:
     """Distances from a slice of the queries to a slice of the training rows."""
 
@@ -393,5 +424,4 @@ class _DistanceBlock:
     rows: Any
 
     def __call__(self, q0: int, q1: int, c0: int, c1: int) -> Array:
-        rows = self.rows[c0:c1]
-        return self.kernel.distance(self.queries[q0:q1], rows.compute() if _rows.is_dask(rows) else rows)
+        return self.kernel.distance(self.queries[q0:q1], self.rows[c0:c1])

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -18,7 +19,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import InputError, UnknownNameError, first_rows, nearest
-from .rows import as_vectors, blocks, check_widths, draw, is_dask, is_sparse
+from .rows import (
+    FAN_IN,
+    as_dask,
+    as_vectors,
+    blocks,
+    check_widths,
+    count,
+    cross,
+    draw,
+    fitted,
+    is_dask,
+    is_sparse,
+)
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -63,8 +76,9 @@ def search(X: Any, k: int, *, queries: Any | None = None, method: str | Search =
 
     Parameters
     ----------
-    X : (n, d) ndarray of float32 or float64, csr_matrix or csr_array
-        The rows searched.  Integers and booleans are converted to float64.
+    X : (n, d) ndarray of float32 or float64, csr_matrix or csr_array, or a dask array of these
+        The rows searched.  Integers and booleans are converted to float64.  Chunks are searched one by one and their
+        answers merged; what is returned is then lazy, and the same.
     k : int
         Neighbours per query, at most n (n - 1 without queries).
     queries : (q, d), of the same kind as X, or None
@@ -99,6 +113,8 @@ def search(X: Any, k: int, *, queries: Any | None = None, method: str | Search =
     .. [1] Dong, Charikar and Li, "Efficient k-nearest neighbor graph construction for generic similarity
        measures", WWW 2011.
     """
+    if is_dask(X) or is_dask(queries):
+        return across(partial(_in_shard, method=method, seed=seed), X, k, queries=queries)
     X, Q = _check_rows(X, queries)
     k = _check_k(k, X.shape[0], exclude_self=queries is None)
     seed = _whole(seed, "seed", 0)
@@ -150,6 +166,62 @@ def search_blocks(distance_block: DistanceBlock, n: int, q: int, k: int, *, excl
         raise InputError(f"exclude_self needs the queries to be the rows, but q = {q} and n = {n}; pass q = n")
     own = np.arange(n) if exclude_self else None
     return _scan(_Given(distance_block), n, q, k, own, *_tile_shape(1, k))
+
+
+def across(find: Callable[..., Found], X: Any, k: int, *, queries: Any | None = None) -> Found:
+    """Find the k nearest rows of dask rows X by searching each chunk for each chunk of the queries.
+
+    Parameters
+    ----------
+    find : callable
+        ``find(x, k, queries=q)`` returns what `search` returns for one chunk of X and one of the queries (None: the
+        chunk itself, whose rows do not find themselves).  Picklable.
+    X, k, queries
+        As in `search`; at least one of X and queries is a dask array, the other may be in memory.
+
+    Returns
+    -------
+    indices, distances : lazy (q, k) dask arrays
+        With the chunks of the queries.  Cost: one task for each pair of chunks; what moves are chunks of X, and lists
+        of k.
+    """
+    k = _check_k(k, count(X), exclude_self=queries is None)
+    X = as_dask(X)
+    # the lists that one task joins
+    Q = fitted(X if queries is None else as_dask(queries), 16 * k * FAN_IN)
+    if queries is None:
+        X = Q  # the same chunks, so that a row meets itself only in a chunk that meets itself
+    shard = _Shard(find, k, itself=queries is None)
+    indices, distances = cross(shard, partial(_best, k=k), Q, X, ((k, np.int64), (k, np.float64)))
+    return indices, distances
+
+
+@dataclass(frozen=True)
+class _Shard:
+    """The search of one chunk of rows for one chunk of queries, with the row numbers of the whole."""
+
+    find: Callable[..., Found]
+    k: int
+    itself: bool
+
+    def __call__(self, Q: Any, X: Any, q_rows: range, x_rows: range) -> Found:
+        same = self.itself and q_rows == x_rows
+        k = min(self.k, count(X) - same)
+        if k == 0:
+            return np.empty((count(Q), 0), dtype=np.int64), np.empty((count(Q), 0))
+        indices, distances = self.find(X, k, queries=None if same else Q)
+        return indices + x_rows.start, distances
+
+
+def _in_shard(X: Any, k: int, *, queries: Any | None, method: str | Search, seed: int) -> Found:
+    return search(X, k, queries=queries, method=method, seed=seed)
+
+
+def _best(found: list[Found], k: int) -> Found:
+    """Merge lists of neighbours: the k least by (distance, index)."""
+    indices, distances = (np.concatenate(parts, axis=1) for parts in zip(*found, strict=True))
+    order = np.lexsort((indices, distances), axis=1)[:, :k]
+    return np.take_along_axis(indices, order, axis=1), np.take_along_axis(distances, order, axis=1)
 
 
 exact = partial(search, method="exact")

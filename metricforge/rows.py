@@ -1,21 +1,23 @@
 """What a row container is, and how a function runs over it: in memory by blocks, or on dask by chunks.
 
 Four containers are rows: a dense 2-d float array, a CSR matrix, a 1-d object array (strings, or whatever a kernel
-takes), and a dask array of any of these.  Everything above this file treats them alike.  This is the only file of the
-core that imports dask.
+takes), and a dask array of any of these.  Everything above this file treats them alike.  Beside `cluster`, which runs
+what is built here, this is the only file of the core that imports dask.
 """
 
 from __future__ import annotations
 
 import hashlib
+import operator
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from . import cluster
 from .errors import InputError, first_rows
 
 Array = NDArray[Any]
@@ -283,10 +285,29 @@ def take(X: Any, index: Array) -> Any:
         return X[index]
     order = np.argsort(index, kind="stable")
     # dask slices sorted positions without shuffling chunks
-    sorted_rows = X[np.asarray(index)[order]].compute()
+    (sorted_rows,) = cluster.compute(X[np.asarray(index)[order]])
     back = np.empty_like(order)
     back[order] = np.arange(len(order))
     return sorted_rows[back]
+
+
+def gathered(X: Any) -> Any:
+    """Return rows or results in memory: a dask array computed, anything else as it is."""
+    return cluster.compute(X)[0] if is_dask(X) else X
+
+
+def spread(X: Any) -> Any:
+    """Return rows in memory as a dask array on the workers of the active client; without a client X as it is.
+
+    The scheduler keeps the rows too, so that a worker that dies takes nothing with it.
+    """
+    at = cluster.client()
+    if at is None or is_dask(X) or not (isinstance(X, np.ndarray) or is_sparse(X)):
+        return X
+    n = count(X)
+    # two tasks a thread even out unequal workers
+    step = min(-(-n // (2 * cluster.threads())), max(1, cluster.task_bytes() // (8 * (width(X) or 1))))
+    return at.persist(split(X, step))
 
 
 def stack(X: Any, Y: Any) -> Any:
@@ -315,6 +336,26 @@ def as_dask(X: Any, chunks: Any = None) -> Any:
     return da.from_delayed(dask.delayed(X, pure=True, traverse=False), shape=X.shape, dtype=X.dtype, meta=meta)
 
 
+def split(X: Any, step: int) -> Any:
+    """Return rows in memory as a dask array with chunks of ``step`` rows."""
+    import dask.array as da
+
+    parts = [X[start : start + step] for start in range(0, count(X), step)]
+    return da.concatenate([as_dask(part) for part in parts], axis=0)
+
+
+def fitted(X: Any, row_bytes: int) -> Any:
+    """Return dask rows in chunks small enough for a task that allocates ``row_bytes`` a row; larger ones are split."""
+    most = max(1, cluster.task_bytes() // max(1, row_bytes))
+    if max(X.chunks[0]) <= most:
+        return X
+    sizes: list[int] = []
+    for size in X.chunks[0]:
+        pieces = -(-size // most)
+        sizes += [size // pieces + (i < size % pieces) for i in range(pieces)]
+    return X.rechunk({0: tuple(sizes)})
+
+
 def draw(n: int, size: int, seed: int) -> Array:
     """Return ``min(n, size)`` distinct row numbers, sorted: the same for the same n and seed wherever the rows live."""
     if size >= n:
@@ -336,19 +377,15 @@ def map_rows(function: Callable[[Any], Array], X: Any, columns: int | None, dtyp
     """Apply ``function(block) -> (rows, columns)`` to every block of X and stack the results.
 
     ``columns=None`` is for functions that give one number a row.  In memory the result is an array filled block by
-    block; on dask it is a lazy dask array with the chunks of X.  ``function`` must be picklable for the latter, and
-    goes into the graph once, not once a task.
+    block; on dask it is a lazy dask array with the chunks of X, split where a chunk of the result would not fit a
+    worker.  ``function`` must be picklable for the latter, and goes into the graph once, not once a task.
     """
     if is_dask(X):
-        import dask
-        import dask.array as da
-
-        out = (X.chunks[0],) if columns is None else (X.chunks[0], (columns,))
-        meta = np.empty((0,) * len(out), dtype=dtype)
-        extra = {"drop_axis": 1} if X.ndim == 2 and columns is None else {}
-        extra |= {"new_axis": 1} if X.ndim == 1 and columns is not None else {}
-        held = dask.delayed(function, pure=True, traverse=False)
-        return da.map_blocks(_call, X, function=held, out=dtype, dtype=dtype, chunks=out, meta=meta, **extra)
+        X = fitted(X, np.dtype(dtype).itemsize * (columns or 1))
+        out = "i" if columns is None else "ic"
+        shape = {} if columns is None else {"new_axes": {"c": columns}}
+        call = _RowCall(columns, np.dtype(dtype))
+        return _blockwise(call, function, out, ((X, "ik"[: X.ndim]),), dtype, **shape)
     n = count(X)
     result = np.empty(n if columns is None else (n, columns), dtype=dtype)
     row_bytes = 8 * max(columns or 1, width(X) or 1)
@@ -357,40 +394,44 @@ def map_rows(function: Callable[[Any], Array], X: Any, columns: int | None, dtyp
     return result
 
 
+def map_taken(function: Callable[[Any], Array], X: Any, index: Array, columns: int | None, dtype: Any) -> Array:
+    """Return ``function`` of the rows ``X[index]``, in memory; on dask it runs where the rows are."""
+    if not is_dask(X):
+        everything = len(index) == count(X) and np.array_equal(index, np.arange(len(index)))
+        return np.asarray(map_rows(function, X if everything else X[index], columns, dtype))
+    order = np.argsort(index, kind="stable")
+    result = np.empty(len(index) if columns is None else (len(index), columns), dtype=dtype)
+    result[order] = gathered(map_rows(function, X[np.asarray(index)[order]], columns, dtype))
+    return result
+
+
 def map_pairs(function: Callable[[Any, Any], Array], X: Any, Y: Any, dtype: Any) -> Any:
     """Apply ``function(x_block, y_block) -> (rows, columns)`` to every pair of blocks: the outer product of X and Y.
 
-    In memory this is one call (the result is dense anyway); on dask a lazy array with chunks along both axes.
+    In memory this is one call (the result is dense anyway); on dask a lazy array with chunks along both axes, split
+    where a block of the result would not fit a worker.
     """
     if not (is_dask(X) or is_dask(Y)):
         return function(X, Y)
-    import dask
-    import dask.array as da
-
     X, Y = as_dask(X), as_dask(Y)
-    held = dask.delayed(function, pure=True, traverse=False)
+    # the block itself and the temporaries of the usual kernel
+    entry = 3 * np.dtype(dtype).itemsize
+    if entry * max(X.chunks[0]) * max(Y.chunks[0]) > cluster.task_bytes():
+        side = int((entry * cluster.task_bytes()) ** 0.5)
+        X, Y = fitted(X, side), fitted(Y, side)
     # one chunk along features, so the contraction needs no sum
-    first = "ik" if X.ndim == 2 else "i"
-    second = "jk" if Y.ndim == 2 else "j"
-    meta = np.empty((0, 0), dtype=dtype)
-    how = {"function": held, "out": dtype, "dtype": dtype, "meta": meta}
-    return da.blockwise(_call_pair, "ij", X, first, Y, second, concatenate=True, align_arrays=False, **how)
+    ends = ((X, "ik"[: X.ndim]), (Y, "jk"[: Y.ndim]))
+    return _blockwise(_PairCall(np.dtype(dtype)), function, "ij", ends, dtype)
 
 
 def map_paired(function: Callable[[Any, Any], Array], X: Any, Y: Any, dtype: Any) -> Any:
     """Apply ``function(x_block, y_block) -> (rows,)`` to equal slices of X and Y, which have as many rows."""
     if is_dask(X) or is_dask(Y):
-        import dask
-        import dask.array as da
-
         X, Y = as_dask(X), as_dask(Y)
         Y = Y.rechunk({0: X.chunks[0]}) if X.numblocks[0] > 1 else Y
         X = X.rechunk({0: Y.chunks[0]})
-        held = dask.delayed(function, pure=True, traverse=False)
-        drop = {"drop_axis": 1} if X.ndim == 2 else {}
-        meta = np.empty(0, dtype=dtype)
-        how = {"function": held, "out": dtype, "dtype": dtype, "chunks": (X.chunks[0],), "meta": meta}
-        return da.map_blocks(_call_pair, X, Y, **how, **drop)
+        ends = ((X, "ik"[: X.ndim]), (Y, "ik"[: Y.ndim]))
+        return _blockwise(_PairCall(np.dtype(dtype)), function, "i", ends, dtype)
     n = count(X)
     result = np.empty(n, dtype=dtype)
     for part in blocks(n, 64 * (width(X) or 1)):
@@ -414,30 +455,160 @@ def fold(function: Callable[..., Any], join: Callable[[list[Any]], Any], X: Any,
     """
     if not is_dask(X):
         return join([function(X, *along)])
-    import dask
-
-    call, add = dask.delayed(_apply, pure=True), dask.delayed(join, pure=True)
-    held = dask.delayed(function, pure=True, traverse=False)
-    ends = np.cumsum(X.chunks[0])
-    parts = [slice(int(end - size), int(end)) for end, size in zip(ends, X.chunks[0], strict=True)]
+    graph = _Graph(function, join, X)
     results = [
-        call(held, block, *(a[part] for a in along)) for block, part in zip(X.to_delayed().ravel(), parts, strict=True)
+        graph.call(_named(part), block, *(a[part.start : part.stop] for a in along))
+        for block, part in zip(_keys(X), chunk_ranges(X), strict=True)
     ]
-    while len(results) > 1:
-        results = [add(results[i : i + FAN_IN]) for i in range(0, len(results), FAN_IN)]
-    return add(results).compute() if len(parts) == 1 else results[0].compute()
+    return cluster.compute(graph.value(graph.joined(results)))[0]
 
 
-def _apply(function: Callable[..., Any], *args: Any) -> Any:
-    return function(*args)
+def cross(
+    function: Callable[..., tuple[Array, ...]],
+    join: Callable[[list[Any]], tuple[Array, ...]],
+    X: Any,
+    Y: Any,
+    outputs: tuple[tuple[int, Any], ...],
+) -> tuple[Any, ...]:
+    """Apply ``function(x, y, x_rows, y_rows)`` to every pair of chunks, and ``join`` the results over the chunks of Y.
+
+    ``function`` and ``join`` return as many arrays as ``outputs`` names (columns, dtype); what is returned are lazy
+    arrays of these columns, with the chunks of X.
+    """
+    graph = _Graph(function, join, X, Y)
+    ends = list(zip(_keys(Y), chunk_ranges(Y), strict=True))
+    made = [
+        graph.joined([graph.call(_named(x_rows, y_rows), x, y, x_rows, y_rows) for y, y_rows in ends])
+        for x, x_rows in zip(_keys(X), chunk_ranges(X), strict=True)
+    ]
+    return tuple(graph.array(made, o, X.chunks[0], *shape) for o, shape in enumerate(outputs))
 
 
-def _call(block: Any, function: Callable[[Any], Array], out: Any) -> Array:
-    return function(block).astype(out, copy=False)
+class _Graph:
+    """Tasks over the chunks of dask arrays.
+
+    Written out, because `dask.delayed` forgets the futures behind persisted rows, and with them the rows.
+    """
+
+    def __init__(self, function: Callable[..., Any], join: Callable[[list[Any]], Any], *arrays: Any) -> None:
+        import dask
+        from dask.base import tokenize
+
+        held = dask.delayed((function, join), pure=True, traverse=False)
+        self.name = f"{type(self).__name__.strip('_').lower()}-{tokenize(held.key, *(a.name for a in arrays))}"
+        self.held, self.sources = held.key, [held, *arrays]
+        self.tasks: dict[Any, Any] = {}
+
+    def _add(self, *task: Any) -> Any:
+        key = (self.name, len(self.tasks))
+        self.tasks[key] = task
+        return key
+
+    def call(self, where: str, *args: Any) -> Any:
+        """Add the function of chunks (by their keys) and of other arguments."""
+        return self._add(_apply, self.held, where, *args)
+
+    def joined(self, results: list[Any]) -> Any:
+        """Add the tree that joins results."""
+        while len(results) > FAN_IN:
+            results = [self._add(_join, self.held, results[i : i + FAN_IN]) for i in range(0, len(results), FAN_IN)]
+        return self._add(_join, self.held, results)
+
+    def _high(self, name: str, tasks: dict[Any, Any]) -> Any:
+        from dask.highlevelgraph import HighLevelGraph
+
+        own = HighLevelGraph.from_collections(self.name, self.tasks, dependencies=self.sources)
+        return HighLevelGraph({**own.layers, name: tasks}, {**own.dependencies, name: {self.name}})
+
+    def value(self, key: Any) -> Any:
+        """Return the delayed value of one task."""
+        from dask.delayed import Delayed
+
+        name = f"{self.name}-value"
+        return Delayed(name, self._high(name, {name: (_itself, key)}))
+
+    def array(self, keys: list[Any], output: int, sizes: tuple[int, ...], columns: int, dtype: Any) -> Any:
+        """Return the lazy array whose chunks are one of the arrays that each of these tasks returns."""
+        import dask.array as da
+
+        name = f"{self.name}-array-{output}"
+        parts = {(name, i, 0): (operator.getitem, key, output) for i, key in enumerate(keys)}
+        return da.Array(self._high(name, parts), name, chunks=(sizes, (columns,)), dtype=dtype)
 
 
-def _call_pair(X: Any, Y: Any, function: Callable[[Any, Any], Array], out: Any) -> Array:
-    return function(X, Y).astype(out, copy=False)
+def _keys(X: Any) -> list[Any]:
+    from dask.core import flatten
+
+    return list(flatten(X.__dask_keys__()))
+
+
+def _apply(held: tuple[Callable[..., Any], Any], where: str, *args: Any) -> Any:
+    return _in_block(held[0], where, *args)
+
+
+def _join(held: tuple[Any, Callable[[list[Any]], Any]], results: list[Any]) -> Any:
+    return held[1](results)
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def chunk_ranges(X: Any) -> list[range]:
+    """Return the row numbers of each chunk of a dask array."""
+    ends = np.cumsum(X.chunks[0])
+    return [range(int(end - size), int(end)) for end, size in zip(ends, X.chunks[0], strict=True)]
+
+
+def _blockwise(call: Any, function: Any, out: str, ends: tuple[tuple[Any, str], ...], dtype: Any, **how: Any) -> Any:
+    """Return the lazy array of ``call(slices, *blocks, function)``; ``slices`` are the rows of the blocks."""
+    import dask
+    import dask.array as da
+    from dask.layers import ArraySliceDep
+
+    held = dask.delayed(function, pure=True, traverse=False)
+    rows = {index[0]: X.chunks[0] for X, index in ends}
+    where = ArraySliceDep(tuple(rows.values()))
+    meta = np.empty((0,) * len(out), dtype=dtype)
+    joined = [part for end in ends for part in end]
+    how |= {"function": held, "concatenate": True, "align_arrays": False, "dtype": dtype, "meta": meta}
+    return da.blockwise(call, out, where, "".join(rows), *joined, **how)
+
+
+def _in_block(function: Callable[..., Any], where: str, *args: Any) -> Any:
+    """Call a function inside a task; its error keeps its type and says which rows it was about."""
+    try:
+        return function(*args)
+    except Exception as error:
+        error.add_note(f"in the block of {where}")
+        raise
+
+
+def _named(*where: range | slice) -> str:
+    return " and ".join(f"rows {part.start} to {part.stop - 1}" for part in where)
+
+
+@dataclass(frozen=True)
+class _RowCall:
+    """What a task of `map_rows` does: the same loop over blocks as in memory, so that temporaries stay small."""
+
+    columns: int | None
+    dtype: np.dtype[Any]
+
+    def __call__(self, where: tuple[slice, ...], X: Any, function: Callable[[Any], Array]) -> Array:
+        result: Array = _in_block(map_rows, _named(*where), function, X, self.columns, self.dtype)
+        return result
+
+
+@dataclass(frozen=True)
+class _PairCall:
+    """What a task of `map_pairs` and `map_paired` does."""
+
+    dtype: np.dtype[Any]
+
+    def __call__(self, where: tuple[slice, ...], X: Any, Y: Any, function: Callable[[Any, Any], Array]) -> Array:
+        block: Array = _in_block(function, _named(*where), X, Y)
+        return block.astype(self.dtype, copy=False)
 
 
 # ------------------------------------------------------------------------------------------------ equality by content

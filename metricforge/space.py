@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from . import psd
 from . import rows as _rows
+from .cluster import free_memory
 from .errors import InputError, MemoryBudgetError
 from .kernels import Kernel, Mixture, squared_euclidean
 from .rows import ComparedByContent, as_float64
@@ -42,9 +43,7 @@ def memory_budget() -> int:
     asked = os.environ.get("METRICFORGE_MEMORY")
     if asked:
         return parse_bytes(asked)
-    import psutil
-
-    return int(psutil.virtual_memory().available) // 2
+    return free_memory() // 2
 
 
 def parse_bytes(text: str) -> int:

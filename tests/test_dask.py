@@ -151,12 +151,13 @@ def cluster():
     from distributed import Client, LocalCluster
 
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as local,
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as local,
         Client(local) as client,
     ):
         yield client
 
 
+@pytest.mark.xdist_group("cluster")
 def test_worker_processes_give_the_same_answer(cluster):
     X, y = vectors(), np.arange(50) % 3
     here = mf.learn(X, y, method="euclidean", kernel=RBF("median"), rank=12, seed=1)

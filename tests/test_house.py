@@ -16,30 +16,35 @@ PLUGINS = ROOT / "plugins" / "metricforge_plugins"
 
 # A file imports only from rows above its own.
 LAYERS = [
-    ["errors", "__init__"],
-    ["rows", "psd", "eigen", "hookspecs"],
+    ["errors", "cluster", "__init__"],
+    ["rows", "psd", "eigen", "hookspecs", "storage", "files", "scheduler"],
     ["neighbors", "constraints", "kernels", "progress", "datasets"],
     ["space", "registry", "standard"],
     ["problem", "modelfile"],
     ["metric"],
     ["learning"],
     ["estimator", "testing"],
-    ["kernelrule", "tasks", "plotting"],
+    ["kernelrule", "tasks", "relations", "notation", "tables"],
+    ["plotting", "runfile"],
+    ["report"],
     ["cli"],
+    ["commands", "demo"],
     ["__main__"],
 ]
 RANK = {name: i for i, row in enumerate(LAYERS) for name in row}
 UPWARD = {("constraints", "registry"): "Constraint.to walks conversions, which are edges in the registry"}
-NUMERIC = {"errors", "rows", "psd", "eigen", "neighbors", "constraints", "kernels", "space", "problem"}
+NUMERIC = {"errors", "cluster", "rows", "psd", "eigen", "neighbors", "constraints", "kernels", "space", "problem"}
 HEAVY = {
-    "dask": {"rows"},
-    "distributed": {"rows"},
+    "dask": {"cluster", "rows", "storage"},
+    "distributed": {"cluster", "scheduler"},
     "pynndescent": {"neighbors"},
     "primme": {"eigen"},
     "highspy": {"lpdesign.highs"},
     "numba": {"kcr.loops", "lpdesign.gaussian", "neighbors"},
     "matplotlib": {"plotting"},
-    "psutil": {"space"},
+    "pyarrow": {"storage", "tables"},
+    "zarr": {"storage"},
+    "psutil": {"cluster"},
 }
 AT_THE_TOP = {"sklearn": {"estimator", "kernelrule"}}  # classes must exist to be subclassed
 

@@ -611,8 +611,25 @@ def test_unknown_names_offer_the_nearest():
         neighbors.graph(np.array([[1], [0]]), kind="mutal")
 
 
+@pytest.mark.parametrize("chunks", [3, 40, 100])
+@pytest.mark.parametrize("whole", [True, False])
+def test_chunks_are_searched_one_by_one(chunks, whole):
+    import dask.array as da
+
+    rng = np.random.default_rng(5)
+    X = rng.integers(0, 3, size=(100, 4)).astype(float) if whole else rng.normal(size=(100, 4))
+    lazy = da.from_array(X, chunks=(chunks, -1))
+    for lazily, wanted in [
+        (neighbors.search(lazy, 7), neighbors.search(X, 7)),
+        (neighbors.search(lazy, 7, queries=X[:9] + 0.5), neighbors.search(X, 7, queries=X[:9] + 0.5)),
+        (neighbors.search(X, 100, queries=lazy), neighbors.search(X, 100, queries=X)),
+    ]:
+        np.testing.assert_array_equal(lazily[0].compute(scheduler="sync"), wanted[0])
+        np.testing.assert_array_equal(lazily[1].compute(scheduler="sync"), wanted[1])
+
+
 def test_dask_rows_are_not_computed_behind_the_back():
     import dask.array as da
 
     with pytest.raises(InputError, match=r"X\.compute\(\)"):
-        neighbors.search(da.from_array(X5), 1)
+        neighbors.recall(np.zeros((5, 1), dtype=int), da.from_array(X5))

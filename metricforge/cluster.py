@@ -1,0 +1,166 @@
+"""Where lazy work runs: on the active ``dask.distributed`` client, or on the threads of this process.
+
+A cluster is never started here, only used.  This is the only file that imports ``distributed``.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+Watch = Callable[[int, int], None]
+
+TASK_SHARE = 8
+"""A task may fill one part in this many of its worker's memory for a thread: results of other tasks lie there too."""
+POLL_SECONDS = 0.1
+SHORT_SECONDS = 0.5
+"""Work shorter than this is not counted: asking the scheduler would cost a part of it."""
+
+_log = logging.getLogger(__name__)
+_watch: ContextVar[Watch | None] = ContextVar("watch", default=None)
+
+
+def client() -> Any | None:
+    """Return the active client, or None where there is none or where this code is itself a task."""
+    if "distributed" not in sys.modules:
+        return None
+    from distributed import default_client, get_worker
+
+    try:
+        get_worker()
+    except ValueError:
+        pass
+    else:
+        return None  # a task that waits for tasks holds the thread they need
+    try:
+        found = default_client()
+    except ValueError:
+        return None
+    return None if found.asynchronous else found
+
+
+def threads() -> int:
+    """Return how many tasks run at once."""
+    at = client()
+    return max(1, sum(at.nthreads().values())) if at is not None else os.cpu_count() or 1
+
+
+def task_bytes() -> int:
+    """Return how much one task may allocate, by the memory of the smallest worker."""
+    at = client()
+    limits: list[int] = []
+    if at is not None:
+        workers = at.scheduler_info(n_workers=-1)["workers"].values()
+        limits = [w["memory_limit"] // max(1, w["nthreads"]) for w in workers if w["memory_limit"]]
+        if not workers:
+            _log.warning("the cluster at %s has no worker: work waits until one joins", at.scheduler.address)
+    return max(1, min(limits or [free_memory() // threads()]) // TASK_SHARE)
+
+
+def free_memory() -> int:
+    """Return how many bytes this machine could still hand out."""
+    import psutil
+
+    return int(psutil.virtual_memory().available)
+
+
+@contextmanager
+def watched(watch: Watch) -> Iterator[None]:
+    """Have ``watch(finished, all)`` called as tasks finish, for every `compute` inside the block."""
+    token = _watch.set(watch)
+    try:
+        yield
+    finally:
+        _watch.reset(token)
+
+
+def compute(*lazy: Any) -> tuple[Any, ...]:
+    """Return dask collections as what they stand for; chunks come to this process one by one, not joined on a worker.
+
+    Meanwhile BLAS keeps to one thread in this process: the tasks are what runs in parallel.
+    """
+    import dask
+    from threadpoolctl import threadpool_limits
+
+    at, watch = client(), _watch.get()
+    with threadpool_limits(1):
+        if at is None:
+            with _counting(watch):
+                return tuple(dask.compute(*lazy))
+        held = at.persist(list(lazy))
+        _wait(held, watch)
+        return tuple(dask.compute(*held))
+
+
+@contextmanager
+def _counting(watch: Watch | None) -> Iterator[None]:
+    """Count the tasks of this process's own schedulers."""
+    if watch is None:
+        yield
+        return
+    from dask.callbacks import Callback
+
+    total = 0
+
+    def start(dsk: Any, state: Any) -> None:
+        nonlocal total
+        total = len(dsk)
+        watch(0, total)
+
+    def finished(key: Any, value: Any, dsk: Any, state: Any, worker: Any) -> None:
+        watch(min(len(state["finished"]), total), total)
+
+    with Callback(start_state=start, posttask=finished):
+        yield
+
+
+def _wait(held: list[Any], watch: Watch | None) -> None:
+    """Wait for persisted collections; tell how many of all tasks behind them are done, once they take a while."""
+    from distributed import futures_of, wait
+
+    futures = futures_of(held)
+    if watch is None or not futures:
+        wait(futures)
+        return
+    try:
+        wait(futures, timeout=SHORT_SECONDS)
+    except TimeoutError:
+        count = _counter(futures)
+        while not all(future.done() for future in futures):
+            try:
+                wait(futures, timeout=POLL_SECONDS)
+            except TimeoutError:
+                watch(*count.seen)
+        # the scheduler's side ends only while it can still see the tasks
+        count.ended.wait(SHORT_SECONDS)
+        watch(count.seen[1], count.seen[1])
+    else:
+        watch(len(futures), len(futures))
+
+
+def _counter(futures: list[Any]) -> Any:
+    """Return an object whose ``seen`` follows (finished, all) of the tasks behind futures."""
+    from distributed.diagnostics.progressbar import ProgressBar
+
+    class Counter(ProgressBar):  # type: ignore[misc]
+        seen = (0, len(futures))
+        ended = threading.Event()
+
+        def _draw_bar(self, remaining: int, all: int, **_: Any) -> None:
+            self.seen = all - remaining, all
+
+        async def follow(self) -> None:
+            try:
+                await self.listen()
+            finally:
+                self.ended.set()
+
+    made = Counter(futures, interval=f"{POLL_SECONDS}s")
+    futures[0].client.loop.add_callback(made.follow)
+    return made
