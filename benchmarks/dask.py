@@ -1,0 +1,121 @@
+"""What dask costs and what it brings: one worker against plain NumPy, two workers against one.
+
+Every row does the same work three times on one thread each: a loop over blocks in this process, one worker process,
+two worker processes.  Rows lie on the workers before the clock starts; what comes back is small, as in a fit.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from metricforge import neighbors
+from metricforge.kernels import RBF
+from metricforge.rows import blocks, fold, gathered, split
+from metricforge.space import landmark_map
+
+from .run import Table, best_of
+
+KERNEL = RBF(0.05)
+
+
+def run(quick: bool = False) -> Table:
+    from threadpoolctl import threadpool_limits
+
+    table = Table(["pass", "rows", "NumPy s", "one worker / NumPy", "one worker / two workers"])
+    repeats = 1 if quick else 3
+    with threadpool_limits(1):
+        works = [gram(2000 if quick else 20_000), features(5000 if quick else 200_000), graph(2000 if quick else 30_000)]
+        for name, n, here, prepare in works:
+            seconds = best_of(here, repeats)
+            one, two = (on_workers(workers, prepare, repeats) for workers in (1, 2))
+            table.add(name, n, seconds, one / seconds, one / two)
+    table.notes += [
+        "to reach: one worker <= 1.15 times NumPy, two workers >= 1.6 times one",
+        f"best of {repeats}; one BLAS thread in every process, {os.cpu_count()} cores for client, scheduler and workers",
+        "Gram: row sums of the n × n Gaussian Gram matrix, d = 32, a block of 64 MB at a time; features: column sums of "
+        "256 landmark features, d = 32; graph: exact 10 nearest neighbours, d = 32",
+    ]
+    return table
+
+
+def on_workers(workers: int, prepare: Callable[[Any], Callable[[], Any]], repeats: int) -> float:
+    """Return the shortest time of the work on a cluster of worker processes with one thread each."""
+    from distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):
+        call = prepare(client)
+        call()  # imports on the workers
+        return best_of(call, repeats)
+
+
+def data(n: int) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(n, 32))
+
+
+def placed(client: Any, X: np.ndarray, step: int) -> Any:
+    from distributed import wait
+
+    lazy = client.persist(split(X, step))
+    wait(lazy)
+    return lazy
+
+
+def gram(n: int) -> tuple[str, int, Callable[[], Any], Any]:
+    X = data(n)
+    step = min(n, 2500)
+
+    def here() -> np.ndarray:
+        total = np.zeros(n)
+        for i in range(0, n, step):
+            for j in range(0, n, step):
+                total[i : i + step] += KERNEL.block(X[i : i + step], X[j : j + step]).sum(axis=1)
+        return total
+
+    def prepare(client: Any) -> Callable[[], Any]:
+        lazy = placed(client, X, step)
+        return lambda: gathered(KERNEL(lazy).sum(axis=1))
+
+    return "Gram", n, here, prepare
+
+
+class ColumnSums:
+    def __init__(self, map: Any) -> None:
+        self.map = map
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        total = np.zeros(self.map.columns)
+        for part in blocks(len(X), 8 * self.map.columns):
+            total += self.map.block(X[part]).sum(axis=0)
+        return total
+
+
+def features(n: int) -> tuple[str, int, Callable[[], Any], Any]:
+    X = data(n)
+    sums = ColumnSums(landmark_map(KERNEL, X[:256]))
+
+    def prepare(client: Any) -> Callable[[], Any]:
+        lazy = placed(client, X, n // 8)
+        return lambda: fold(sums, sum_of, lazy)
+
+    return "features", n, lambda: sums(X), prepare
+
+
+def sum_of(parts: list[np.ndarray]) -> np.ndarray:
+    return np.sum(parts, axis=0)
+
+
+def graph(n: int) -> tuple[str, int, Callable[[], Any], Any]:
+    X = data(n)
+
+    def prepare(client: Any) -> Callable[[], Any]:
+        lazy = placed(client, X, n // 4)
+        return lambda: gathered(neighbors.search(lazy, 10, method="exact")[0])
+
+    return "kNN graph", n, lambda: neighbors.search(X, 10, method="exact"), prepare
