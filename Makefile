@@ -3,7 +3,7 @@
 PYTHON ?=
 BIN = .venv/bin
 
-.PHONY: help setup demo test lint type fix primme clean
+.PHONY: help setup demo test lint type fix primme browser clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -11,7 +11,7 @@ help: ## print this list
 setup: ## make .venv with the project, its development tools and PRIMME
 	@PYTHON="$(PYTHON)" .ci/setup
 
-demo: setup ## learn a metric on small data and show what it changed
+demo: setup ## learn metrics on small data and show what they changed
 	@$(BIN)/python -m metricforge demo
 
 test: lint type ## all checks: ruff, mypy, pytest
@@ -30,6 +30,9 @@ fix: setup ## let ruff repair and format
 
 primme: ## try to build PRIMME again
 	@PYTHON="$(PYTHON)" .ci/setup --primme
+
+browser: ## install chromium (Debian, as root), for the test that opens the report in one
+	@PYTHON="$(PYTHON)" .ci/setup --browser
 
 clean: ## remove .venv and everything generated
 	rm -rf .venv build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,105 +1,213 @@
-"""The command line: ``metricforge demo``."""
+"""The command line: what can be typed, and what happens when it goes wrong.
+
+Bad input is one sentence on standard error and exit code 2, an interrupted run exits with 130, a fault in metricforge
+or in a plugin with 1; tracebacks are for ``--debug``.  What the commands do is in `metricforge.commands` and
+`metricforge.demo`, imported once it is known which one was asked for: ``metricforge --help`` loads neither NumPy nor
+anything heavier.
+"""
 
 from __future__ import annotations
 
 import argparse
 import logging
+import os
+import shlex
 import sys
-from collections.abc import Sequence
+import traceback
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from importlib import import_module
+from typing import Any, NoReturn
 
-import numpy as np
-
-from . import __version__, datasets, plotting
-from .constraints import Labels
+from . import __version__
 from .errors import InputError
-from .learning import learn
-from .metric import Metric
-from .registry import methods
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
-    parser = argparse.ArgumentParser(prog="metricforge", description="Turn hints about likeness into a distance.")
-    parser.add_argument("--version", action="version", version=f"metricforge {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True)
-    show = commands.add_parser("demo", help="learn metrics on the wine data and show what they change")
-    show.add_argument("--out", type=Path, default=Path("demo"), help="folder for the picture (default: demo)")
-    args = parser.parse_args(argv)
-    logging.basicConfig(level=logging.WARNING, format="%(name)s: %(message)s")
+    words = list(sys.argv[1:] if argv is None else argv)
+    debug = "--debug" in words
     try:
-        return demo(args.out)
+        args = make_parser().parse_args(words)
+        args.typed = shlex.join(["metricforge", *words])
+        logging.basicConfig(level=logging.WARNING, format="metricforge: %(message)s")
+        module, _, function = args.run.partition(":")
+        with _plain_warnings():
+            getattr(import_module(f".{module}", __package__), function)(args)
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        return _end("interrupted; nothing is left half-written", 130, debug)
     except InputError as error:
-        sys.stderr.write(f"metricforge: {error}\n")
-        return 2
+        return _end(str(error), 2, debug)
     except BrokenPipeError:
-        return 0
-
-
-# ----------------------------------------------------------------------------------------------------------------- demo
-
-
-SETTINGS: dict[str, dict[str, Any]] = {"krca": {"kernel": "linear", "epsilon": 0.0}}
-"""What the demo sets beside a method's defaults: on raw features relevant component analysis wants no ridge."""
-
-
-@dataclass(frozen=True)
-class Score:
-    """What a metric is worth on rows it has not seen."""
-
-    name: str
-    error: float
-    ari: float
-    metric: Metric
-
-
-def demo(out: Path) -> int:
-    """Learn on half of the wine data with every method, score on the other half, and draw before and after."""
-    X, y = datasets.load("wine")
-    half = np.random.default_rng(0).permutation(len(X)) < len(X) // 2
-    say(f"wine: {len(X)} rows, {X.shape[1]} features as measured (scales differ a thousandfold), 3 classes")
-    say("learned on one half of the rows, scored on the other\n")
-    say(f"{'method':<12} {'1-NN error':>10} {'clustering (ARI)':>17} {'gap':>9} {'seconds':>8}")
-    scores = []
-    for name in sorted((entry.name for entry in methods()), key=lambda n: (n != "euclidean", n)):
-        metric = learn(X[half], Labels(y[half]), method=name, seed=0, **SETTINGS.get(name, {}))
-        scores.append(score(name, metric, X, y, half))
-        gap, seconds = metric.report.gap, metric.report.seconds
-        say(f"{name:<12} {scores[-1].error:>10.1%} {scores[-1].ari:>17.3f} {gap:>9.1e} {seconds:>8.2f}")
-    before, best = scores[0], min(scores, key=lambda s: (s.error, -s.ari))
-    path = draw(before, best, X[~half], y[~half], out / "wine.png")
-    say(f"\nBefore ({before.name}) and after ({best.name}): {path}")
+        # whoever read our output has seen enough; Python would complain once more when it closes the stream
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Exception as error:
+        told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        notes = "".join(f" ({note})" for note in getattr(error, "__notes__", ()))
+        return _end(f"a fault, not your input: {told}{notes}; run again with --debug to see where", 1, debug)
     return 0
 
 
-def score(name: str, metric: Metric, X: Any, y: Any, half: Any) -> Score:
-    """Return the 1-NN error and the adjusted Rand index of k-means on the rows that were held out."""
-    from sklearn.cluster import KMeans
-    from sklearn.metrics import adjusted_rand_score
-
-    nearest = metric.neighbors(X[~half], k=1)[0][:, 0]
-    error = float(np.mean(y[half][nearest] != y[~half]))
-    found = KMeans(len(np.unique(y)), n_init=10, random_state=0).fit_predict(metric.transform(X[~half]))
-    return Score(name, error, float(adjusted_rand_score(y[~half], found)), metric)
+def _end(sentence: str, code: int, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    sys.stderr.write(f"metricforge: {' '.join(sentence.split())}\n")
+    return code
 
 
-def draw(before: Score, after: Score, X: Any, y: Any, path: Path) -> Path:
-    """Draw maps and kernel matrices of two metrics side by side."""
-    figure, axes = plotting.grid(2, 2)
-    for row, kind, one in zip(axes, ("before", "after"), (before, after), strict=True):
-        plotting.plot_map(one.metric, X, y, ax=row[0]).set_title(f"{kind}: {one.name}, 1-NN error {one.error:.1%}")
-        plotting.plot_kernel(one.metric, X, y, ax=row[1]).set_title(f"kernel, rows by class (ARI {one.ari:.2f})")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(path, dpi=110)
-    except OSError as error:
-        raise InputError(f"--out: cannot write {str(path)!r}: {error.strerror}; choose another folder") from None
-    return path
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Print a warning as one line that a user can read, without the file it was raised in."""
+
+    def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        sys.stderr.write(f"metricforge: {' '.join(str(message).split())}\n")
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
 
 
-def say(line: str) -> None:
+# ------------------------------------------------------------------------------------------------- what can be typed
+
+
+@dataclass(frozen=True)
+class Command:
+    """One word after ``metricforge``: its help, its arguments, and the function that runs it (``module:name``)."""
+
+    name: str
+    help: str
+    arguments: Callable[[argparse.ArgumentParser], None]
+    run: str
+
+
+class _Parser(argparse.ArgumentParser):
+    """Ends on wrong arguments as on any other bad input: with one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message}; see {self.prog} --help")
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
+    parser = _Parser(
+        prog="metricforge",
+        description="Turn hints about likeness into a distance.",
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=14),
+    )
+    parser.add_argument("--version", action="version", version=f"metricforge {__version__}")
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    inside = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for command in COMMANDS:
+        sub = inside.add_parser(command.name, help=command.help, description=f"{command.help.capitalize()}.")
+        command.arguments(sub)
+        sub.add_argument("--json", action="store_true", help="print JSON, for a script to read")
+        sub.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help="show the traceback of errors")
+        sub.set_defaults(run=command.run)
+    return parser
+
+
+def _demo(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--out", metavar="FOLDER", default="demo", help="where report and picture go (default: demo)")
+
+
+def _learn(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("data", nargs="?", help="rows: .csv, .tsv, .parquet, .npy, .npz (sparse), .svm (LIBSVM) or .fasta")
+    hints = parser.add_argument_group("hints (one of them)")
+    hints.add_argument("--label", metavar="COLUMN", help="the column with a class per row, or a file of one column")
+    hints.add_argument("--pairs", metavar="FILE", help="columns i, j, similar (1 or 0); rows are counted from 0")
+    hints.add_argument("--triplets", metavar="FILE", help="columns i, j, k: row i is more like j than like k")
+    hints.add_argument("--groups", metavar="COLUMN", help="the column with a group per row, -1 or empty for none")
+    add("--method", help="see metricforge plugins (default: auto, by the kind of hint)")
+    add("--kernel", help="to start from, such as rbf or 'rbf(gamma=0.5)' (default: the method's own)")
+    add("--option", metavar="NAME=VALUE", action="append", help="an option of the method; may be repeated")
+    add("--rank", help="auto, exact or a number (default: auto)")
+    add("--seed", type=int, help="same seed, same answer (default: 0)")
+    add("--drop", metavar="COLUMN", action="append", help="a column to leave out; may be repeated")
+    add("-o", "--out", metavar="FILE", help="the metric (default: the data's name with .metric)")
+    add("--report", metavar="FILE", help="write an HTML page on what was learned")
+    add("--scheduler", metavar="ADDRESS", help="run on this dask scheduler, such as tcp://host:8786")
+    add("--config", metavar="FILE", help="a TOML file with any of these settings; what is typed wins")
+
+
+def _saved(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("metric", help="a metric that metricforge learn or metric.save wrote")
+    parser.add_argument("data", help="rows, with the columns the metric was learned on; others are ignored")
+
+
+def _transform(parser: argparse.ArgumentParser) -> None:
+    _saved(parser)
+    _output(parser)
+
+
+def _neighbors(parser: argparse.ArgumentParser) -> None:
+    _saved(parser)
+    parser.add_argument("-k", type=int, default=10, help="how many (default: 10)")
+    _output(parser)
+
+
+def _distance(parser: argparse.ArgumentParser) -> None:
+    _saved(parser)
+    parser.add_argument("other", nargs="?", help="rows to compare with (default: the same)")
+    parser.add_argument("--paired", action="store_true", help="row by row instead of all with all")
+    _output(parser)
+
+
+def _output(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("-o", "--out", metavar="FILE", help=".csv, .tsv or .npy (default: CSV to standard output)")
+
+
+def _plugins(parser: argparse.ArgumentParser) -> None:
+    """Take no arguments."""
+
+
+def _datasets(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", help="tell about this one only")
+    parser.add_argument("-o", "--out", metavar="FILE", help="write it as .csv, with its labels in the column class")
+
+
+def _reproduce(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("paper", nargs="?", help="idealized, kcr, krca, lpdesign, simplenpkl or all (default: list what there is)")
+    add("name", nargs="?", help="such as table4 or figure1 (default: all of the paper)")
+    add("--repeats", type=int, metavar="N", help="how often (default: what the list says)")
+    add("--seed", type=int, default=0, help="same seed, same numbers, times aside (default: 0)")
+    add("--quick", action="store_true", help="few rows and repeats, to see that it runs; without a paper: everything")
+    add("--peers", action="store_true", help="run methods of metric-learn too, in an environment made for them")
+    add("--out", metavar="FOLDER", help="where Markdown, JSON and pictures go (default: results; --quick: nowhere)")
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command("demo", "learn metrics on small data and show what they change", _demo, "demo:run"),
+    Command("learn", "learn a metric from rows and hints about their likeness", _learn, "commands:learn"),
+    Command("transform", "embed rows so that Euclidean distances are the metric's", _transform, "commands:transform"),
+    Command("neighbors", "find the nearest training rows of each row", _neighbors, "commands:neighbors"),
+    Command("distance", "print the distances between rows", _distance, "commands:distance"),
+    Command("plugins", "list what is installed, and what failed to load and why", _plugins, "commands:plugins"),
+    Command("datasets", "list the data sets that can be loaded by name", _datasets, "commands:datasets"),
+    Command("reproduce", "recompute tables and figures of the papers", _reproduce, "reproduce.command:run"),
+)
+"""Every command there is; a further one is a line here, a function for its arguments and a function that runs it."""
+
+
+def say(line: str = "") -> None:
     """Write a line to standard output."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
+
+
+def say_json(value: Any) -> None:
+    """Write a value as one line of JSON."""
+    import json
+
+    say(json.dumps(value, allow_nan=False, default=_plain))
+
+
+def _plain(value: Any) -> Any:
+    """Return what NumPy holds as what JSON knows."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    return str(value)

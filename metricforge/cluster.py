@@ -14,10 +14,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from .errors import InputError
+
 Watch = Callable[[int, int], None]
 
 TASK_SHARE = 8
 """A task may fill one part in this many of its worker's memory for a thread: results of other tasks lie there too."""
+ANSWER_SECONDS = 10
+"""How long to wait for a scheduler to answer."""
 POLL_SECONDS = 0.1
 SHORT_SECONDS = 0.5
 """Work shorter than this is not counted: asking the scheduler would cost a part of it."""
@@ -68,6 +72,25 @@ def free_memory() -> int:
     import psutil
 
     return int(psutil.virtual_memory().available)
+
+
+@contextmanager
+def connected(address: str | None) -> Iterator[None]:
+    """Have work run on the scheduler at ``address`` inside the block; None means in this process."""
+    if address is None:
+        yield
+        return
+    from distributed import Client
+
+    try:
+        at = Client(address, timeout=ANSWER_SECONDS)
+    except (OSError, ValueError, TimeoutError) as error:
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(
+            f"no dask scheduler answers at {address!r} ({why[:120]}); give an address such as tcp://host:8786"
+        ) from None
+    with at:
+        yield
 
 
 @contextmanager

@@ -7,14 +7,12 @@ its place in one step: whoever dies on the way leaves the old file whole.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import math
 import operator
 import os
 import re
-import secrets
 import zipfile
 from dataclasses import fields, is_dataclass
 from itertools import pairwise
@@ -23,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from . import __version__
+from . import __version__, files
 from .errors import InputError, MissingPluginError, ModelFileError
 from .registry import registry
 from .rows import is_dask, is_sparse
@@ -44,33 +42,11 @@ UNBUILDABLE = (*UNREADABLE, AttributeError, ArithmeticError)
 
 def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
     """Write a tree of numbers, strings, arrays and components to ``path``, atomically."""
-    target = Path(path).resolve()  # through a link to what it stands for
     packer = _Packer()
     tree = packer.pack(content, "metric")
     head = {"format": FORMAT, "metricforge": __version__, "plugins": packer.plugins, "content": tree}
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
-    try:
-        # like any new file; mkstemp would make it private
-        handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-    except OSError as error:
-        raise InputError(
-            f"path: cannot write {str(target)!r}: {error.strerror}; choose a folder that can be written"
-        ) from None
-    try:
-        with os.fdopen(handle, "w+b") as file:
-            _write_zip(file, head, packer.arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        if target.exists():
-            temporary.chmod(target.stat().st_mode & 0o777)
-        temporary.replace(target)
-    except IsADirectoryError:
-        temporary.unlink()
-        raise InputError(f"path: {str(target)!r} is a folder; give the name of a file") from None
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        raise
+    with files.writing(path) as file:
+        _write_zip(file, head, packer.arrays)
 
 
 def _write_zip(file: Any, head: dict[str, Any], arrays: list[Any]) -> None:

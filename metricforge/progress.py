@@ -44,21 +44,21 @@ class _Bar:
     interval = 0.1
 
     def __init__(self) -> None:
-        self.task = ""
-        self.since = self.last = 0.0
+        self.since: dict[str, float] = {}  # of every task under way: a fit may be part of a longer one
+        self.last = 0.0
         self.drawn = False
 
     def __call__(self, event: Event) -> None:
         now = time.monotonic()
-        if event.task != self.task:
-            self.task, self.since, self.drawn = event.task, now, False
+        since = self.since.setdefault(event.task, now)
         if event.done:
+            del self.since[event.task]
             if self.drawn:
                 sys.stderr.write("\r\x1b[K")
                 sys.stderr.flush()
-            self.task = ""
-        elif now - self.since >= self.delay and now - self.last >= self.interval:
-            sys.stderr.write("\r\x1b[K" + line(event, now - self.since))
+                self.drawn = False
+        elif now - since >= self.delay and now - self.last >= self.interval:
+            sys.stderr.write("\r\x1b[K" + line(event, now - since))
             sys.stderr.flush()
             self.last, self.drawn = now, True
 

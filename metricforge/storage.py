@@ -28,9 +28,7 @@ class _Source(Protocol):
     def __call__(self, start: int, stop: int) -> Array: ...
 
 
-def open_rows(
-    path: str | os.PathLike[str], *, columns: list[str] | None = None, chunk_rows: int | None = None
-) -> Any:
+def open_rows(path: str | os.PathLike[str], *, columns: list[str] | None = None, chunk_rows: int | None = None) -> Any:
     """Open a file of numeric rows as a dask array, without reading it.
 
     Parameters

@@ -1,41 +1,561 @@
+"""The command line: what each command gives, and what it says to every kind of bad input."""
+
 from __future__ import annotations
 
+import json
+import os
+import pty
+import shutil
+import signal
 import subprocess
 import sys
+import tomllib
+import warnings
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 import metricforge as mf
-from metricforge import cli
+from metricforge import cli, demo, files, tables
+
+ROOT = Path(__file__).parent.parent
 
 
-def test_demo_prints_scores_and_draws(tmp_path, capsys):
-    assert cli.main(["demo", "--out", str(tmp_path)]) == 0
+@pytest.fixture(scope="module")
+def started(tmp_path_factory):
+    """A folder with the files a user would have."""
+    folder = tmp_path_factory.mktemp("user")
+    X, y = mf.datasets.load("toy")
+    names = [f"f{i}" for i in range(11)]
+    kinds = np.array(["red", "blue"])[y]
+    lines = [",".join(map(repr, row.tolist())) + f",{kind},{g}" for row, kind, g in zip(X, kinds, y, strict=True)]
+    (folder / "toy.csv").write_text("\n".join([",".join([*names, "class", "group"]), *lines]) + "\n")
+    np.savetxt(folder / "bare.csv", X, delimiter=",", fmt="%.17g")
+    np.save(folder / "toy.npy", X)
+    (folder / "labels.csv").write_text("class\n" + "\n".join(kinds) + "\n")
+    pairs = mf.Pairs.from_labels(y, n_pairs=40, seed=0)
+    signed = [(*p, 1) for p in pairs.similar] + [(*p, -1) for p in pairs.dissimilar]
+    (folder / "pairs.csv").write_text("i,j,similar\n" + "\n".join(f"{i},{j},{s}" for i, j, s in signed) + "\n")
+    triples = mf.Triplets.from_labels(y, n_triplets=100, seed=0).triples
+    (folder / "t.csv").write_text("i,j,k\n" + "\n".join(f"{i},{j},{k}" for i, j, k in triples) + "\n")
+    proteins = [f">p{i} {'ab'[i % 2]}\n{'ACDE' * 3 if i % 2 else 'WYVL' * 3}{'ACDEFGHIKL'[i % 10]}" for i in range(20)]
+    (folder / "p.fasta").write_text("\n".join(proteins) + "\n")
+    (folder / "run.toml").write_text(
+        'data = "toy.csv"\nlabel = "class"\ndrop = ["group"]\nmethod = "krca"\nout = "run.metric"\n'
+        'kernel = "linear"\n[options]\nepsilon = 0.5\n'
+    )
+    mf.learn(X, y, method="krca", kernel="linear").save(folder / "python.metric")
+    return folder
+
+
+@pytest.fixture
+def here(started, tmp_path, monkeypatch):
+    """The same files in a folder of the test's own, which is the current one."""
+    shutil.copytree(started, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*words):
+    return cli.main([str(word) for word in words])
+
+
+def learn(*words):
+    assert run("learn", "toy.csv", "--label", "class", "--drop", "group", "--method", "krca", *words) == 0
+
+
+# ------------------------------------------------------------------------------------------------------------- learn
+
+
+def test_learn_from_labels_says_what_changed_and_saves(here, capsys):
+    typed = ["learn", "toy.csv", "--label", "class", "--drop", "group", "--method", "auto", "--kernel", "linear"]
+    assert run(*typed, "-o", "toy.metric", "--report", "report.html") == 0
+    out, err = capsys.readouterr()
+    assert "100 labels in 2 classes over 100 rows of 11 features" in out
+    assert "rows whose nearest other row is of their class" in out
+    assert "metricforge neighbors toy.metric toy.csv" in out
+    assert "\r" not in err  # no progress bar outside a terminal
+    metric = mf.load("toy.metric")
+    assert metric.report.columns == tuple(f"f{i}" for i in range(11))
+    page = (here / "report.html").read_text()
+    assert "metricforge learn toy.csv --label class" in page
+    assert "toy.csv" in page
+
+
+@pytest.mark.parametrize(
+    ("words", "method"),
+    [
+        (["toy.csv", "--label", "class", "--drop", "group"], None),
+        (["toy.csv", "--groups", "group", "--drop", "class"], "krca"),
+        (["bare.csv", "--pairs", "pairs.csv"], None),
+        (["bare.csv", "--triplets", "t.csv"], "lpdesign"),
+        (["toy.npy", "--label", "labels.csv"], None),
+        (["p.fasta", "--label", "description", "--method", "krca"], "krca"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else str(value),
+)
+def test_every_kind_of_hint_and_the_same_answer_as_python(here, capsys, words, method):
+    assert run("learn", *words, "-o", "x.metric", "--json", "--seed", "3") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["metric"] == "x.metric"
+    assert told["report"]["seed"] == 3
+    assert method in (None, told["report"]["method"])
+    assert all(0 <= h["before"] <= 1 and 0 <= h["after"] <= 1 for h in told["held"])
+    metric = mf.load("x.metric")
+    if "t.csv" in words:
+        triplets = mf.Triplets(np.loadtxt("t.csv", delimiter=",", skiprows=1, dtype=int), n=100)
+        same = mf.learn(np.load("toy.npy"), triplets, seed=3)
+        np.testing.assert_allclose(metric.distance(np.load("toy.npy")), same.distance(np.load("toy.npy")), atol=1e-10)
+
+
+def test_options_kernels_rank_and_the_default_name(here):
+    learn("--kernel", "rbf(gamma=0.01)", "--option", "epsilon=0.25", "--rank", "20")
+    report = mf.load("toy.metric").report
+    assert report.epsilon == 0.25
+    assert report.kernel == repr(mf.kernels.RBF(0.01))
+    assert report["rank"] == 20
+
+
+def test_a_column_that_drowns_the_others_is_pointed_out(here, capsys):
+    assert run("datasets", "wine", "-o", "wine.csv") == 0
+    for words, said in (
+        ([], True),
+        (["--method", "lpdesign"], False),
+        (["--method", "krca", "--kernel", "linear", "--option", "epsilon=0"], False),
+    ):
+        capsys.readouterr()
+        assert run("learn", "wine.csv", "--label", "class", *words) == 0
+        assert ("note: column 'x13' spreads" in capsys.readouterr().out) == said
+
+
+def test_a_run_file_is_seen_from_its_folder_and_the_command_line_wins(here, monkeypatch):
+    (here / "elsewhere").mkdir()
+    monkeypatch.chdir(here / "elsewhere")
+    assert run("learn", "--config", "../run.toml") == 0
+    assert mf.load(here / "run.metric").report.epsilon == 0.5
+    assert run("learn", "--config", "../run.toml", "--option", "epsilon=0.125", "-o", "mine.metric") == 0
+    assert mf.load("mine.metric").report.epsilon == 0.125
+    assert run("learn", "--config", "../run.toml", "--groups", "group", "--drop", "class", "-o", "g.metric") == 0
+    assert mf.load("g.metric").report.converted == ()
+
+
+def test_on_a_scheduler(here):
+    distributed = pytest.importorskip("distributed")
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0", protocol="tcp"
+    ) as at:
+        learn("--kernel", "linear", "--scheduler", at.scheduler_address, "-o", "far.metric")
+        assert at.scheduler.transition_counter > 0  # work was done there
+    learn("--kernel", "linear", "-o", "near.metric")
+    X = np.load("toy.npy")
+    np.testing.assert_allclose(mf.load("far.metric").distance(X), mf.load("near.metric").distance(X), atol=1e-8)
+    assert mf.load("far.metric").neighbors(X[:2], k=1)[0].tolist() == [[0], [1]]
+
+
+# ------------------------------------------------------------------------------------------------ with a saved metric
+
+
+def test_a_saved_metric_on_new_rows_gives_what_python_gives(here, capsys):
+    learn("--kernel", "linear", "-o", "toy.metric")
+    metric, X = mf.load("toy.metric"), np.load("toy.npy")
+    capsys.readouterr()
+
+    assert run("transform", "toy.metric", "toy.csv", "-o", "e.csv") == 0  # the label columns do no harm
+    np.testing.assert_array_equal(tables.read("e.csv").rows, metric.transform(X))
+    assert run("transform", "toy.metric", "bare.csv", "-o", "e.npy") == 0
+    np.testing.assert_array_equal(np.load("e.npy"), metric.transform(X))
+
+    capsys.readouterr()
+    assert run("neighbors", "toy.metric", "toy.csv", "-k", "3") == 0
+    (here / "n.csv").write_text(capsys.readouterr().out)
+    found = tables.read("n.csv")
+    assert found.names == ("row", "place", "neighbor", "distance")
+    indices, distances = metric.neighbors(X, k=3)
+    np.testing.assert_array_equal(found.rows[:, 2].reshape(-1, 3), indices)
+    np.testing.assert_array_equal(found.rows[:, 3].reshape(-1, 3), distances)
+    assert run("neighbors", "toy.metric", "toy.csv", "-k", "3", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["indices"] == indices.tolist()
+
+    assert run("distance", "toy.metric", "toy.csv", "bare.csv", "-o", "d.npy") == 0
+    np.testing.assert_array_equal(np.load("d.npy"), metric.distance(X, X))
+    capsys.readouterr()
+    assert run("distance", "toy.metric", "toy.csv", "toy.npy", "--paired", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"distances": metric.paired_distance(X, X).tolist()}
+    assert run("distance", "toy.metric", "toy.csv") == 0
+    assert capsys.readouterr().out.startswith("0,1,2,3")
+
+
+def test_a_metric_saved_in_python_takes_the_columns_as_they_come(here, capsys):
+    assert run("transform", "python.metric", "bare.csv", "-o", "e.npy", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == {"written": "e.npy", "shape": [100, 11]}
+
+
+# ------------------------------------------------------------------------------------------------------ what there is
+
+
+def test_plugins_and_datasets(here, capsys):
+    assert run("plugins") == 0
+    out = capsys.readouterr().out
+    assert all(entry.name in out for entry in mf.methods())
+    assert run("plugins", "--json") == 0
+    assert {p["name"] for p in json.loads(capsys.readouterr().out)} == {p.name for p in mf.plugins()}
+    assert run("datasets") == 0
+    assert all(name in capsys.readouterr().out for name in ["wine"])
+    assert run("datasets", "wine", "--json") == 0
+    assert json.loads(capsys.readouterr().out)[0]["n"] == 178
+    assert run("datasets", "wine", "-o", "wine.csv") == 0
+    X, y = mf.datasets.load("wine")
+    table = tables.read("wine.csv", aside=["class"])
+    np.testing.assert_array_equal(table.rows, X)
+    np.testing.assert_array_equal(table.aside["class"], y)
+
+
+def test_a_plugin_that_failed_to_load_is_listed_with_its_reason(capsys, monkeypatch):
+    from metricforge.registry import Plugin
+
+    monkeypatch.setattr("metricforge.commands._plugins", lambda: [Plugin("bad", "bad-dist", "1.0", error="it broke")])
+    assert run("plugins") == 0
+    assert capsys.readouterr().out == "bad (bad-dist 1.0)\n  it broke\n"
+
+
+def test_demo_prints_scores_before_and_after_and_writes_report_and_picture(here, capsys, monkeypatch):
+    every = list(demo.halves())
+    monkeypatch.setattr(demo, "halves", lambda: iter([every[0], every[2]]))  # the slow one is left out
+    assert run("demo") == 0
     out = capsys.readouterr().out
     for entry in mf.methods():
-        assert entry.name in out
-    picture = (tmp_path / "wine.png").read_bytes()
+        assert (entry.name in out) == (entry.name != "euclidean")
+    for name in ("wine.png", "report.html"):
+        assert str(Path("demo") / name) in out
+    picture = (here / "demo" / "wine.png").read_bytes()
     assert picture[:8] == b"\x89PNG\r\n\x1a\n"
     assert len(picture) > 20_000
-    assert str(tmp_path / "wine.png") in out
+    assert "one half of wine" in (here / "demo" / "report.html").read_text()
+    monkeypatch.setattr(demo, "halves", lambda: iter([every[0]]))
+    assert run("demo", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {line["method"] for line in told["lines"]} == {e.name for e in mf.methods()} - {"euclidean"}
+    assert min(line["error"][1] for line in told["lines"]) < 0.05 < told["lines"][0]["error"][0]
+
+
+# ------------------------------------------------------------------------------------------------------------ bad input
+
+HINT = ("--label", "class", "--drop", "group", "--method", "krca")
+BAD = {
+    "no command": ([], "the following arguments are required: COMMAND; see metricforge --help"),
+    "unknown command": (["dmeo"], "invalid choice: 'dmeo'"),
+    "unknown flag": (["demo", "--nothing"], "unrecognized arguments: --nothing"),
+    "demo into a file": (["demo", "--out", "toy.csv"], "--out: cannot make the folder 'toy.csv'"),
+    "learn nothing": (["learn"], "which rows?"),
+    "learn without hints": (["learn", "toy.csv"], "Give one of --label, --pairs, --triplets, --groups"),
+    "learn from two hints": (["learn", "toy.csv", "--label", "class", "--pairs", "pairs.csv"], "were both given"),
+    "learn a missing file": (["learn", "no.csv", *HINT], "there is no file 'no.csv'"),
+    "learn a folder": (["learn", "folder.csv", *HINT], "is a folder"),
+    "learn an empty file": (["learn", "empty.csv", *HINT], "'empty.csv' is empty"),
+    "learn names without rows": (["learn", "names.csv", "--label", "class"], "no rows below its column names"),
+    "learn a wrong column": (["learn", "toy.csv", "--label", "clas"], "no column 'clas'; did you mean 'class'?"),
+    "learn to drop a wrong column": (["learn", "toy.csv", *HINT, "--drop", "f99"], "no column 'f99'"),
+    "learn text": (["learn", "toy.csv", "--groups", "group"], "line 2: column 'class' holds the text 'red'"),
+    "learn nan": (["learn", "nan.csv", "--label", "class"], "line 3: column 'b' holds 'nan'; fill it in"),
+    "learn a hole": (["learn", "hole.csv", "--label", "class"], "line 2: column 'a' is empty"),
+    "learn one class": (["learn", "one.csv", "--label", "class", "--method", "lpdesign"], "1 class(es)"),
+    "learn no labels": (["learn", "unlabelled.csv", "--label", "class"], "holds no relation"),
+    "learn labels of another length": (
+        ["learn", "one.csv", "--drop", "class", "--label", "labels.csv"],
+        "100 values for",
+    ),
+    "learn an unknown kind of file": (["learn", "toy.xlsx", *HINT], "no extension this reads"),
+    "learn an unknown method": (["learn", "toy.csv", *HINT, "--method", "krcaa"], "method='krcaa' is unknown; did you"),
+    "learn an unknown kernel": (["learn", "toy.csv", *HINT, "--kernel", "rbff"], "kernel='rbff' is unknown; did you"),
+    "learn a bad kernel": (["learn", "toy.csv", *HINT, "--kernel", "rbf(gamma=-1)"], "gamma must be"),
+    "learn an unknown option": (["learn", "toy.csv", *HINT, "--option", "epsilom=1"], "option 'epsilom' is unknown"),
+    "learn a bad option": (["learn", "toy.csv", *HINT, "--option", "epsilon=-1"], "epsilon must be"),
+    "learn half an option": (["learn", "toy.csv", *HINT, "--option", "epsilon"], "write NAME=VALUE"),
+    "learn an option of ours": (["learn", "toy.csv", *HINT, "--option", "seed=1"], "write --seed"),
+    "learn a bad rank": (["learn", "toy.csv", *HINT, "--rank", "many"], "rank must be"),
+    "learn a bad seed": (["learn", "toy.csv", *HINT, "--seed", "-1"], "seed must be"),
+    "learn no seed": (["learn", "toy.csv", *HINT, "--seed", "x"], "invalid int value: 'x'"),
+    "learn into no folder": (["learn", "toy.csv", *HINT, "-o", "no/x.metric"], "there is no folder 'no'"),
+    "learn into a folder": (["learn", "toy.csv", *HINT, "-o", "."], "it is a folder"),
+    "learn onto the data": (["learn", "toy.csv", *HINT, "-o", "toy.csv"], "it is what this run reads"),
+    "learn into one file": (["learn", "toy.csv", *HINT, "-o", "x", "--report", "./x"], "choose two names"),
+    "learn a report into no folder": (["learn", "toy.csv", *HINT, "--report", "no/r.html"], "there is no folder 'no'"),
+    "learn missing pairs": (["learn", "bare.csv", "--pairs", "no.csv"], "there is no file 'no.csv'"),
+    "learn pairs without j": (["learn", "bare.csv", "--pairs", "labels.csv"], "no column 'i'"),
+    "learn far pairs": (["learn", "nan.csv", "--drop", "b", "--drop", "class", "--pairs", "pairs.csv"], "outside 0 .."),
+    "learn triplets of two": (["learn", "bare.csv", "--triplets", "pairs.csv"], "no column 'k'"),
+    "learn from no scheduler": (
+        ["learn", "toy.csv", *HINT, "--scheduler", "nonsense://x"],
+        "no dask scheduler answers",
+    ),
+    "learn a missing run file": (["learn", "--config", "no.toml"], "--config: cannot read 'no.toml'"),
+    "learn a broken run file": (["learn", "--config", "broken.toml"], "is no TOML"),
+    "learn a strange run file": (
+        ["learn", "--config", "strange.toml"],
+        "sets 'metod', which is no setting; did you mean",
+    ),
+    "learn a wrong run file": (["learn", "--config", "wrong.toml"], "sets seed = 'zero', which is of a wrong kind"),
+    "transform without a metric": (["transform", "no.metric", "toy.csv"], "cannot read 'no.metric'"),
+    "transform by a damaged metric": (["transform", "damaged.metric", "toy.csv"], "'damaged.metric' is damaged"),
+    "transform by no metric": (["transform", "toy.csv", "toy.csv"], "is not a saved metric"),
+    "transform a missing file": (["transform", "toy.metric", "no.csv"], "there is no file 'no.csv'"),
+    "transform an empty file": (["transform", "toy.metric", "empty.csv"], "'empty.csv' is empty"),
+    "transform wrong columns": (["transform", "toy.metric", "nan.csv"], "no column 'f0'"),
+    "transform another width": (["transform", "python.metric", "narrow.csv"], "has 2 features, but the metric"),
+    "transform text": (["transform", "python.metric", "toy.csv"], "holds the text 'red'"),
+    "transform nan": (["transform", "python.metric", "hole.csv"], "is empty; fill it in"),
+    "transform into another kind": (["transform", "toy.metric", "toy.csv", "-o", "x.xlsx"], "must be .csv, .tsv or"),
+    "transform into no folder": (["transform", "toy.metric", "toy.csv", "-o", "no/x.csv"], "there is no folder"),
+    "neighbors without a metric": (["neighbors", "no.metric", "toy.csv"], "cannot read 'no.metric'"),
+    "neighbors of a missing file": (["neighbors", "toy.metric", "no.csv"], "there is no file"),
+    "neighbors, none": (["neighbors", "toy.metric", "toy.csv", "-k", "0"], "k must be a whole number between 1 and"),
+    "neighbors, too many": (["neighbors", "toy.metric", "toy.csv", "-k", "101"], "k must be a whole number between 1"),
+    "neighbors into a folder": (["neighbors", "toy.metric", "toy.csv", "-o", "folder.csv"], "it is a folder"),
+    "distance without a metric": (["distance", "no.metric", "toy.csv"], "cannot read 'no.metric'"),
+    "distance to a missing file": (["distance", "toy.metric", "toy.csv", "no.csv"], "there is no file"),
+    "distance, paired with nothing": (["distance", "toy.metric", "toy.csv", "--paired"], "give a second file"),
+    "distance, unequal": (["distance", "python.metric", "toy.npy", "few.npy", "--paired"], "100 rows and B has 2"),
+    "plugins of what": (["plugins", "x"], "unrecognized arguments: x"),
+    "an unknown data set": (["datasets", "wien"], "unknown data set 'wien': did you mean 'wine'?"),
+    "a data set into no folder": (["datasets", "wine", "-o", "no/w.csv"], "there is no folder"),
+    "a data set as what": (["datasets", "wine", "-o", "w.npy"], "must be .csv or .tsv"),
+    "all data sets into a file": (["datasets", "-o", "w.csv"], "name it"),
+}
+
+
+@pytest.fixture(scope="module")
+def trouble(started):
+    """The files that are wrong, beside those that are right."""
+    (started / "folder.csv").mkdir()
+    (started / "empty.csv").write_text("")
+    (started / "names.csv").write_text("a,class\n")
+    (started / "nan.csv").write_text("a,b,class\n1,2,x\n2,nan,y\n3,4,x\n")
+    (started / "hole.csv").write_text("a,b,class\n,2,x\n2,3,y\n")
+    (started / "one.csv").write_text("a,class\n1,x\n2,x\n3,x\n")
+    (started / "unlabelled.csv").write_text("a,class\n1,\n2,\n")
+    (started / "narrow.csv").write_text("1,2\n3,4\n")
+    (started / "toy.xlsx").write_text("")
+    np.save(started / "few.npy", np.ones((2, 11)))
+    (started / "broken.toml").write_text("data = ")
+    (started / "strange.toml").write_text('data = "toy.csv"\nmetod = "krca"\n')
+    (started / "wrong.toml").write_text('data = "toy.csv"\nseed = "zero"\n')
+    table = tables.read(started / "toy.csv", aside=["class"], drop=["group"])
+    metric = mf.learn(table.rows, table.aside["class"], method="krca", kernel="linear")
+    report = mf.metric.Report({**metric.report, "columns": table.names})
+    mf.Metric(metric.kernel, report, metric.rows).save(started / "toy.metric")
+    whole = (started / "toy.metric").read_bytes()
+    (started / "damaged.metric").write_bytes(whole[: len(whole) // 2])
+    return started
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_sentence_and_exit_code_two(trouble, monkeypatch, capsys, case):
+    words, said = BAD[case]
+    monkeypatch.chdir(trouble)
+    before = {path: path.stat().st_mtime_ns for path in trouble.iterdir()}
+    assert run(*words) == 2
+    out, err = capsys.readouterr()
+    assert said in err
+    assert err.startswith("metricforge: ")
+    assert err.count("\n") == 1
+    assert out == ""
+    assert {path: path.stat().st_mtime_ns for path in trouble.iterdir()} == before
+
+
+def test_every_command_is_in_the_table_of_bad_input():
+    commands = {words[0] for words, _ in BAD.values() if words}
+    assert commands >= {command.name for command in cli.COMMANDS}
+
+
+def test_debug_shows_where(trouble, monkeypatch, capsys):
+    monkeypatch.chdir(trouble)
+    for words in (["--debug", "datasets", "wien"], ["datasets", "wien", "--debug"]):
+        assert run(*words) == 2
+        assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_fault_of_ours_exits_with_one_and_without_a_traceback(monkeypatch, capsys):
+    def broken(args):
+        error = TypeError("it\nbroke")
+        error.add_note("in solver X")
+        raise error
+
+    monkeypatch.setattr("metricforge.commands.plugins", broken)
+    assert run("plugins") == 1
+    assert capsys.readouterr().err == (
+        "metricforge: a fault, not your input: TypeError: it broke (in solver X); run again with --debug to see where\n"
+    )
+
+
+def test_a_warning_is_one_line(here, capsys):
+    words = [
+        "learn",
+        "toy.csv",
+        "--label",
+        "class",
+        "--drop",
+        "group",
+        "--method",
+        "lpdesign",
+        "--option",
+        "max_iter=1",
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")  # in this suite they are errors; a user sees them
+        assert run(*words) == 0
+    err = capsys.readouterr().err
+    assert "max_iter" in err
+    assert all(line.startswith("metricforge: ") for line in err.splitlines())
+
+
+# -------------------------------------------------------------------------------------------- processes of their own
+
+
+def start(*words, code=None, **options):
+    what = ["-m", "metricforge", *words] if code is None else ["-c", code, *words]
+    return subprocess.Popen(
+        [sys.executable, *what], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    )
+
+
+SLOW = """
+import sys, time
+import metricforge as mf
+from metricforge.cli import main
+
+class Watch:
+    @mf.hookimpl
+    def metricforge_step(self, event):
+        sys.stdout.write("step\\n")
+        sys.stdout.flush()
+        time.sleep(0.2)
+
+mf.register(Watch(), name="watch")
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_an_interrupted_run_exits_with_130_and_leaves_nothing_half_written(here):
+    (here / "x.metric").write_text("the old one")
+    listed = sorted(path.name for path in here.iterdir())
+    words = ["learn", "toy.csv", "--label", "class", "--drop", "group", "--method", "lpdesign"]
+    process = start(*words, "-o", "x.metric", "--report", "r.html", code=SLOW)
+    assert process.stdout.readline() == "step\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err == "metricforge: interrupted; nothing is left half-written\n"
+    assert sorted(path.name for path in here.iterdir()) == listed
+    assert (here / "x.metric").read_text() == "the old one"
+
+
+@pytest.mark.parametrize("name", ["e.csv", "e.npy"])
+def test_interrupted_while_writing(here, monkeypatch, capsys, name):
+    def lines(*_):
+        yield "half\n"
+        raise KeyboardInterrupt
+
+    def save(file, *_, **__):
+        file.write(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tables, "as_text", lines)
+    monkeypatch.setattr(tables.np, "save", save)
+    (here / name).write_text("the old one")
+    listed = sorted(path.name for path in here.iterdir())
+    assert run("transform", "python.metric", "bare.csv", "-o", name) == 130
+    assert (here / name).read_text() == "the old one"
+    assert sorted(path.name for path in here.iterdir()) == listed
+
+
+def test_a_full_disk_is_one_sentence(here, monkeypatch, capsys):
+    def save(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(tables.np, "save", save)
+    assert run("transform", "python.metric", "bare.csv", "-o", "e.npy") == 2
+    assert "No space left on device" in capsys.readouterr().err
+    assert not list(here.glob(".*.part"))
+
+
+@pytest.mark.parametrize("rows", ["toy.npy", "few.npy"])  # more than a buffer holds, and less
+def test_a_reader_who_has_seen_enough_is_no_error(here, rows):
+    np.save("few.npy", np.ones((2, 11)))
+    end, closed = os.pipe()
+    os.close(end)
+    done = subprocess.run(
+        [sys.executable, "-m", "metricforge", "distance", "python.metric", rows],
+        stdout=closed,
+        stderr=subprocess.PIPE,
+        check=False,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
+    )
+    os.close(closed)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_help_is_there_for_every_command_and_loads_nothing_heavy():
+    loaded = (
+        "import sys; from metricforge.cli import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit:\n    pass\n"
+        "sys.stderr.write(' '.join(sys.modules))"
+    )
+    with start(code=loaded) as process:
+        out, modules = process.communicate()
+    assert all(command.name in out for command in cli.COMMANDS)
+    assert not {"numpy", "scipy", "sklearn", "dask", "matplotlib"} & set(modules.split())
+
+
+@pytest.mark.parametrize("command", [command.name for command in cli.COMMANDS])
+def test_help_of_a_command(command, capsys):
+    with pytest.raises(SystemExit) as caught:
+        run(command, "--help")
+    assert caught.value.code == 0
+    out = capsys.readouterr().out
+    assert f"usage: metricforge {command}" in out
+    assert "--json" in out
+
+
+def test_a_bar_on_a_terminal(here):
+    terminal, end = pty.openpty()
+    words = ["learn", "toy.csv", "--label", "class", "--drop", "group", "--method", "lpdesign", "-o", "x.metric"]
+    code = "from metricforge import progress; progress._Bar.delay = progress._Bar.interval = 0.0\n" + SLOW
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *words],
+        stdout=subprocess.DEVNULL,
+        stderr=end,
+        env={**os.environ, "TERM": "xterm"},
+    )
+    os.close(end)
+    seen = b""
+    while True:
+        try:
+            chunk = os.read(terminal, 4096)
+        except OSError:  # the other end is closed
+            break
+        if not chunk:
+            break
+        seen += chunk
+    os.close(terminal)
+    assert process.wait(timeout=60) == 0
+    assert b"lpdesign on 100 rows" in seen
 
 
 def test_the_module_is_the_command():
-    done = subprocess.run(
-        [sys.executable, "-m", "metricforge", "--version"], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == f"metricforge {mf.__version__}\n"
+    with start("--version") as process:
+        out, _ = process.communicate()
+    assert out == f"metricforge {mf.__version__}\n"
 
 
-def test_wrong_commands_exit_with_two(capsys):
-    for argv in ([], ["dmeo"], ["demo", "--nothing"]):
-        with pytest.raises(SystemExit) as caught:
-            cli.main(argv)
-        assert caught.value.code == 2
-    assert "usage: metricforge" in capsys.readouterr().err
+def test_the_script_is_installed_under_its_name():
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts == {"metricforge": "metricforge.cli:main"}
 
 
-def test_bad_input_is_one_sentence_and_exit_code_two(monkeypatch, capsys):
-    monkeypatch.setattr(cli, "demo", lambda out: mf.learn([[1.0]], None))
-    assert cli.main(["demo"]) == 2
-    assert capsys.readouterr().err.startswith("metricforge: constraints is missing")
+def test_writing_beside_a_link_replaces_what_it_stands_for(tmp_path):
+    (tmp_path / "real.csv").write_text("old")
+    (tmp_path / "link.csv").symlink_to(tmp_path / "real.csv")
+    files.write(tmp_path / "link.csv", b"new")
+    assert (tmp_path / "link.csv").is_symlink()
+    assert (tmp_path / "real.csv").read_text() == "new"

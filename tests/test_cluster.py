@@ -18,6 +18,7 @@ import metricforge as mf
 from metricforge import cluster as where_it_runs
 from metricforge import rows
 from metricforge.kernels import RBF, Spectrum
+from metricforge.registry import registry
 
 pytestmark = pytest.mark.xdist_group("cluster")  # one cluster, not one for each process of the suite
 
@@ -201,18 +202,12 @@ def test_a_fit_whose_rows_cannot_be_read_raises_what_the_reading_raised(client, 
         learned(lazy, y, method)
 
 
-def test_rows_in_memory_go_to_the_active_client(client):
+def test_rows_in_memory_go_to_the_active_client(client, monkeypatch):
     X, y = data()
-    seen = []
-
-    class Watcher:
-        @mf.hookimpl
-        def metricforge_step(self, event):
-            seen.append(event)
-
     with without_client():
         here = learned(X, y, "krca")
-    mf.register(Watcher(), name="watcher of tasks")
+    seen = []
+    monkeypatch.setattr(registry, "step", seen.append)
     there = learned(X, y, "krca")
     assert difference(here, there) < 1e-8
     assert isinstance(there.rows, np.ndarray)  # so that it can be saved and searched as before

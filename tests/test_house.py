@@ -16,8 +16,10 @@ PLUGINS = ROOT / "plugins" / "metricforge_plugins"
 
 # A file imports only from rows above its own.
 LAYERS = [
-    ["errors", "cluster", "__init__"],
-    ["rows", "psd", "eigen", "hookspecs", "storage", "files", "scheduler"],
+    ["errors", "__init__"],
+    ["cluster", "lanczos"],
+    ["rows", "psd", "eigen", "hookspecs", "storage", "files"],
+    ["hamming"],
     ["neighbors", "constraints", "kernels", "progress", "datasets"],
     ["space", "registry", "standard"],
     ["problem", "modelfile"],
@@ -36,17 +38,18 @@ UPWARD = {("constraints", "registry"): "Constraint.to walks conversions, which a
 NUMERIC = {"errors", "cluster", "rows", "psd", "eigen", "neighbors", "constraints", "kernels", "space", "problem"}
 HEAVY = {
     "dask": {"cluster", "rows", "storage"},
-    "distributed": {"cluster", "scheduler"},
+    "distributed": {"cluster"},
     "pynndescent": {"neighbors"},
     "primme": {"eigen"},
     "highspy": {"lpdesign.highs"},
-    "numba": {"kcr.loops", "lpdesign.gaussian", "neighbors"},
+    "numba": {"hamming", "kcr.loops", "lpdesign.gaussian", "neighbors"},
     "matplotlib": {"plotting"},
     "pyarrow": {"storage", "tables"},
     "zarr": {"storage"},
     "psutil": {"cluster"},
 }
-AT_THE_TOP = {"sklearn": {"estimator", "kernelrule"}}  # classes must exist to be subclassed
+# Classes must exist to be subclassed, and loops to be compiled; hamming is itself imported when needed.
+AT_THE_TOP = {"sklearn": {"estimator", "kernelrule"}, "numba": {"hamming"}}
 
 
 def imports(path):
