@@ -1,0 +1,474 @@
+"""The solver: proximal point steps on the dual, each solved by a semismooth Newton method in the primal matrix B.
+
+A proximal point step from multipliers (α_k, S_k), S for B ⪰ 0, with the feasible set C of the dual, is
+
+    maximise over α in C, S ⪰ 0:   dual(α, S) − Σ_t (α_t − α_kt)² / (2 σ w_t) − ‖S − S_k‖² / (2 τ)
+
+with τ = σ or a multiple of it.  Its own dual is an unconstrained, once differentiable and strongly convex problem in
+the p × p matrix B alone:
+
+    minimise  Φ(B) = ½‖B‖² + max_C [...] + max_S [...],    ∇Φ(B) = B − B(α(B)) − S(B),
+    α(B) = proj_C(α_k + σ w (b − A*B)),    S(B) = (S_k − τB)₊,    (A*B)_t = ± z_t'Bz_t.
+
+The second derivative, I + σ Σ_J w_t u_t u_t' + τ(PSD part), sees only the pairs J whose α is strictly between its
+bounds: a few hundred of hundreds of thousands near the solution.  So a Newton step costs one pass over the pairs, and
+twenty to sixty of them reach a relative duality gap of 1e-6 where gradient methods need thousands.
+
+References
+----------
+Rockafellar (1976), augmented Lagrangians and the proximal point algorithm; Zhao, Sun & Toh (2010), a Newton-CG
+augmented Lagrangian method for semidefinite programming.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .differences import Dense, Differences, smat, svec
+from .program import Program
+
+Array = NDArray[Any]
+
+_log = logging.getLogger(__name__)
+
+SAMPLE, ROUGH = 5000, 1e-2
+"""Pairs of a first, rough solve: it gives B to a few per cent at a small part of the cost."""
+ASSEMBLED = 1000
+"""Largest q = p(p + 1)/2 for which the q × q Newton matrix is factored (p <= 44)."""
+ROWS_PER_COLUMN = 40
+"""Pairs drawn for each column of that matrix when J has more: the factor is then a preconditioner, off by 1/6 or so."""
+FEW, FEW_PER_FEATURE = 2000, 8
+"""Otherwise, the largest |J|, and |J| / p, for which a |J| × |J| matrix is, when conjugate gradients alone are slow."""
+FIRST_SIGMA, GROWTH, LAST_SIGMA = 1.0, 2.0, 1e13
+"""The proximal parameter grows geometrically: convergence of the outer loop is then faster than linear."""
+WARM_SIGMA = 100.0
+WIDE = 100.0
+"""C_D, in units that do not depend on scale, beyond which S gets a larger parameter: S then grows as C_D does."""
+INNER = 30
+"""Newton steps of one proximal step at the most; two to ten are usual."""
+ACCURACY = 0.3
+"""A proximal step ends when ‖∇Φ‖ is below this part of the way that the multipliers moved."""
+CG_ACCURACY, CG_STEPS, PATIENCE = 0.1, 200, 40
+
+
+@dataclass(frozen=True, eq=False)
+class Optimum:
+    """A primal point, a dual point and the certificate that they make.
+
+    ``bound <= optimum <= objective`` whatever the solver did: B is feasible (PSD where asked for), so its value is an
+    upper bound, and so is α, whose value is a lower one.
+    """
+
+    B: Array
+    gamma: float
+    change: Array
+    objective: float
+    alpha: Array
+    bound: float
+    S: Array
+    converged: bool
+    n_iter: int
+    trace: tuple[tuple[float, float], ...]
+
+    @property
+    def scale(self) -> float:
+        """What gaps are relative to: |objective|, or ½‖B‖² where the objective nearly cancels."""
+        return max(abs(self.objective), float(np.square(self.B).sum()) / 2)
+
+    @property
+    def gap(self) -> float:
+        """What the two leave open; rounding may make it negative, which counts as 0."""
+        return max(self.objective - self.bound, 0.0)
+
+
+def solve(
+    program: Program,
+    *,
+    psd: bool,
+    tol: float,
+    max_iter: int,
+    seed: int = 0,
+    step: Callable[..., None] = lambda *args, **info: None,
+) -> Optimum:
+    """Solve the program to a relative duality gap of ``tol``.
+
+    Parameters
+    ----------
+    psd : bool
+        Whether B ⪰ 0 is imposed; without it this is the quadratic program that the paper prints.
+    tol : float
+        Stop when objective − bound <= tol · max(|objective|, ½‖B‖²).
+    max_iter : int
+        Newton steps at the most; the best points so far and their true gap are returned then.
+    seed : int
+        Of the random part of the pairs that is solved first, when there are many.
+
+    Notes
+    -----
+    Time: a pass over the pairs (2 N p² multiplications; n p² for `Graph`) for each Newton step, and |J| q² + q³ for the
+    step itself, or 4 |J| p² for each of its conjugate gradient steps when p > 44.  Memory: the differences, about
+    fifteen vectors of length N, and q² numbers.
+    """
+    with _threads().limit(limits=1, user_api="blas"):
+        if program.size <= 4 * SAMPLE:
+            return _iterate(program, psd, tol, max_iter, step, None)
+        part = program.sample(SAMPLE, np.random.default_rng(seed))
+        rough = _iterate(part, psd, max(tol, ROUGH), max_iter, step, None)
+        _log.info("%d of %d pairs: a gap of %.2g in %d steps", part.size, program.size, rough.gap, rough.n_iter)
+        return _iterate(program, psd, tol, max_iter, step, rough)
+
+
+@cache
+def _threads() -> Any:
+    """Return what sets BLAS to one thread: blocks that fit the cache gain nothing from two, which then wait in turns.
+
+    Measured on a busy machine of two cores: two threads take three to seven times the CPU time of one.
+    """
+    import scipy.linalg  # noqa: F401  # its BLAS is another one than NumPy's and must be loaded to be found
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def _iterate(
+    program: Program, psd: bool, tol: float, max_iter: int, step: Callable[..., None], start: Optimum | None
+) -> Optimum:
+    best = _Best(program, psd, tol)
+    n_iter, sigma = (start.n_iter, WARM_SIGMA) if start else (0, FIRST_SIGMA)
+    p = program.z.width
+    B = start.B if start else np.eye(p) * (program.base.mean() / program.z.squares.mean())
+    h = program.z.spread(B)
+    S = start.S if start else np.zeros((p, p))
+    alpha = _first_multipliers(program, h, smooth=start is not None)
+    while True:
+        centre = _Centre(program, psd, alpha, S, sigma)
+        point = centre.at(B, h)
+        if not best.trace:
+            best.offer(point)
+        for _ in range(INNER):
+            gradient = point.B - point.gathered - point.S
+            if n_iter >= max_iter or _norm(gradient) <= ACCURACY * min(centre.moved(point), _norm(point.B)):
+                break
+            point = centre.descend(point, gradient)
+            n_iter += 1
+            step(n_iter, max_iter, gap=best.gap)
+        B, h, alpha, S = point.B, point.h, point.alpha, point.S
+        best.offer(point)
+        if best.converged or n_iter >= max_iter or sigma > LAST_SIGMA:
+            return best.optimum(S, n_iter)
+        sigma *= GROWTH
+
+
+def _first_multipliers(program: Program, h: Array, *, smooth: bool) -> Array:
+    """Return α to start from: nothing, or what the distances h of a rough B say about every pair."""
+    if not smooth:
+        return program.feasible(np.zeros(program.size), program.cap)[0]
+    change = h - program.base
+    beyond = program.sign * (change - np.where(program.dissimilar, program.margin(change), 0.0))
+    share = 0.5 - beyond / (0.02 * program.base.mean())  # 1 where a constraint is violated, 0 where it is slack
+    return program.feasible(program.cap * np.clip(share, 0, 1), program.cap)[0]
+
+
+def _norm(A: Array) -> float:
+    return float(np.linalg.norm(A))
+
+
+# ------------------------------------------------------------------------------------------ one proximal point step
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """Φ and what goes into its derivatives, at one B."""
+
+    B: Array
+    h: Array  # z_t'Bz_t
+    value: float
+    target: Array  # α_k + σ w (b − A*B) + the multiplier of the coupling row
+    alpha: Array
+    way: float  # Σ (α − α_k)² / (σ w)
+    gamma: float
+    w: Array  # eigenvalues and vectors of S_k − τB
+    V: Array
+    S: Array
+    gathered: Array  # B(α)
+
+
+class _Centre:
+    """The problem of one proximal point step, from (α_k, S_k) with parameter σ."""
+
+    def __init__(self, program: Program, psd: bool, alpha: Array, S: Array, sigma: float) -> None:
+        self.program, self.psd, self.alpha, self.S = program, psd, alpha, S
+        mean = program.base.mean()
+        # in units of the bounds, so that σ means the same for both kinds of pairs
+        self.weight = sigma * program.cap / mean
+        self.tau = sigma * max(1.0, program.c_dissimilar * program.z.squares.mean() ** 2 / (mean * WIDE))
+        self.guess = 0.0
+
+    def at(self, B: Array, h: Array) -> _Point:
+        """Return Φ(B) and its parts, with B(α), which the gradient needs."""
+        return self._finish(self._try(B, h))
+
+    def moved(self, point: _Point) -> float:
+        """Return how far the multipliers would move, in the norm of the proximal term."""
+        return float(np.sqrt(point.way + np.square(point.S - self.S).sum() / self.tau))
+
+    def descend(self, point: _Point, gradient: Array) -> _Point:
+        """Return the point after one Newton step with a backtracking line search."""
+        direction = self._newton(point, gradient)
+        along = self.program.z.spread(direction)
+        slope = float((gradient * direction).sum())
+        length = 1.0
+        for _ in range(30):
+            new = self._try(point.B + length * direction, point.h + length * along)
+            if new.value <= point.value + 1e-4 * length * slope + 1e-14 * abs(point.value):
+                break
+            length /= 2
+        return self._finish(new)
+
+    def _try(self, B: Array, h: Array) -> _Point:
+        program = self.program
+        slope = program.sign * (program.base - h)  # b − A*B
+        target = self.alpha + self.weight * slope
+        alpha, gamma = program.feasible(target, self.weight, self.guess)
+        self.guess = gamma
+        if gamma > 0:
+            target[program.apart] += gamma * self.weight[program.apart]
+        move = alpha - self.alpha
+        way = float(move @ (move / self.weight))
+        value = np.square(B).sum() / 2 + slope @ alpha - way / 2
+        if self.psd:
+            w, V = np.linalg.eigh(self.S - self.tau * B)
+            S = (V * np.maximum(w, 0)) @ V.T
+            value += (np.square(np.maximum(w, 0)).sum() - np.square(self.S).sum()) / (2 * self.tau)
+        else:
+            w, V, S = np.zeros(len(B)), np.eye(len(B)), self.S
+        return _Point(B, h, float(value), target, alpha, way, gamma, w, V, S, np.empty(0))
+
+    def _finish(self, point: _Point) -> _Point:
+        gathered = self.program.z.gather(self.program.sign * point.alpha)
+        return replace(point, gathered=gathered)
+
+    def _newton(self, point: _Point, gradient: Array) -> Array:
+        """Return the Newton direction, found in the eigenbasis of S_k − τB, where the PSD part is diagonal."""
+        program = self.program
+        free = np.flatnonzero((point.target > 0) & (point.target < program.cap))
+        weight = self.weight[free]
+        coupled = weight * program.dissimilar[free] if point.gamma > 0 else np.zeros(len(free))
+        Y = program.z.select(free)
+        if self.psd:
+            Y = Y.rotated(point.V)
+        system = _Newton(Y, weight, coupled, 1 + self.tau * _slopes(point.w))
+        X = system.solve(-(point.V.T @ gradient @ point.V))
+        direction = point.V @ X @ point.V.T
+        return np.asarray((direction + direction.T) / 2)
+
+
+def _slopes(w: Array) -> Array:
+    """Return Ω with d(X₊)[H] = V(Ω ∘ V'HV)V' at X = V diag(w) V': (w_a⁺ − w_b⁺) / (w_a − w_b), 1 or 0 where equal."""
+    up = np.maximum(w, 0)
+    apart = np.abs(w)[:, None] + np.abs(w)
+    same = (w[:, None] > 0) == (w > 0)
+    mixed = (up[:, None] + up) / np.where(apart > 0, apart, 1)
+    return np.where(same, (w > 0).astype(float), mixed)
+
+
+class _Newton:
+    """The operator X ↦ T ∘ X + Σ_t w_t ⟨u_t, X⟩ u_t minus the coupling row's rank one, u_t = y_t y_t'."""
+
+    def __init__(self, Y: Differences, weight: Array, coupled: Array, T: Array) -> None:
+        self.Y, self.weight, self.coupled, self.T = Y, weight, coupled, T
+        self.mass = float(coupled.sum())
+
+    def solve(self, R: Array) -> Array:
+        """Return the solution by conjugate gradients, preconditioned by what is cheap and suffices."""
+        p = len(self.T)
+        aim = CG_ACCURACY * _norm(R)
+        if p * (p + 1) // 2 <= ASSEMBLED:
+            divide, exact = self._by_features()
+            return divide(R) if exact else self._conjugate(R, aim, divide, CG_STEPS)[0]
+        few = self.Y.size <= min(FEW, FEW_PER_FEATURE * p)
+        X, R = self._conjugate(R, aim, self._divide, PATIENCE if few else CG_STEPS)
+        return X + self._conjugate(R, aim, self._by_pairs(), CG_STEPS)[0] if few and _norm(R) > aim else X
+
+    def _conjugate(self, R: Array, aim: float, divide: Callable[[Array], Array], steps: int) -> tuple[Array, Array]:
+        """Return X with operator(X) = R as far as ‖rest‖ <= aim, or as the steps reach, and the rest."""
+        X = np.zeros_like(R)
+        P = Q = divide(R)
+        rq = float((R * Q).sum())
+        for _ in range(steps):
+            HP = self._apply(P)
+            length = rq / float((P * HP).sum())
+            X = X + length * P
+            R = R - length * HP
+            if _norm(R) <= aim:
+                break
+            Q = divide(R)
+            rq, last = float((R * Q).sum()), rq
+            P = Q + (rq / last) * P
+        return X, R
+
+    def _apply(self, X: Array) -> Array:
+        u = self.Y.spread(X)
+        v = self.weight * u
+        if self.mass > 0:
+            v -= self.coupled * (self.coupled @ u / self.mass)
+        return np.asarray(self.T * X + self.Y.gather(v))
+
+    def _divide(self, R: Array) -> Array:
+        return np.asarray(R / self.T)
+
+    def _by_features(self) -> tuple[Callable[[Array], Array], bool]:
+        """Return division by the q × q matrix in svec coordinates, of all pairs or of a part, and whether of all."""
+        from scipy.linalg import cho_solve
+
+        p = len(self.T)
+        q = p * (p + 1) // 2
+        if self.Y.size == 0:
+            return self._divide, True
+        Y, weight, coupled = self._part(ROWS_PER_COLUMN * q)
+        H = Y.curvature(weight)
+        H[np.diag_indices(q)] += self.T[np.triu_indices(p)]
+        if self.mass > 0:
+            u = svec(Y.gather(coupled))
+            H -= np.outer(u, u) / coupled.sum()
+        factor, exact = _cholesky(H)
+        if factor is None:
+            return self._divide, False
+        return lambda R: smat(cho_solve(factor, svec(R), check_finite=False), p), exact and Y.size == self.Y.size
+
+    def _by_pairs(self) -> Callable[[Array], Array]:
+        """Return division through the |J| × |J| matrix of Woodbury's identity.
+
+        With diag(w) minus the coupling row's rank one = √w P √w, P a projection, the inverse is
+        T⁻¹ − T⁻¹U'√wP (I + P√w K √wP)⁻¹ P√wU T⁻¹,  K_st = Σ_ab y_sa y_sb y_ta y_tb / T_ab.  As 1/T = Σ_k e_k f_k f_k'
+        has few eigenvalues that count, K = Σ_k e_k (Y diag(f_k) Y')∘².
+        """
+        from scipy.linalg import cho_solve
+
+        Z = self.Y.dense().Z
+        e, F = np.linalg.eigh(1 / self.T)
+        K = np.zeros((len(Z), len(Z)))
+        for k in np.flatnonzero(np.abs(e) > 1e-11 * np.abs(e).max()):
+            K += e[k] * np.square((Z * F[:, k]) @ Z.T)
+        root = np.sqrt(self.weight)
+        unit = np.sqrt(self.coupled / self.mass) if self.mass > 0 else np.zeros(len(Z))
+        K *= root * root[:, None]
+        K -= np.outer(unit, unit @ K)
+        K -= np.outer(K @ unit, unit)
+        K[np.diag_indices(len(K))] += 1
+        factor, _ = _cholesky(K)
+        if factor is None:
+            return self._divide
+
+        def divide(R: Array) -> Array:
+            X = R / self.T
+            g = root * self.Y.spread(X)
+            y = cho_solve(factor, g - unit * (unit @ g), check_finite=False)
+            back: Array = X - self.Y.gather(root * (y - unit * (unit @ y))) / self.T
+            return back
+
+        return divide
+
+    def _part(self, most: int) -> tuple[Dense, Array, Array]:
+        """Return at most so many pairs that stand for all: drawn in proportion to w‖u‖², and weighted accordingly."""
+        if self.Y.size <= most:
+            return self.Y.dense(), self.weight, self.coupled
+        size = self.weight * np.square(self.Y.squares)
+        chance = np.cumsum(size)
+        # one draw in each of `most` equal parts: deterministic, and of less variance than independent draws
+        drawn = np.searchsorted(chance, (np.arange(most) + 0.5) * (chance[-1] / most))
+        times = chance[-1] / (most * size[drawn])
+        return self.Y.select(drawn).dense(), self.weight[drawn] * times, self.coupled[drawn] * times
+
+
+def _cholesky(A: Array) -> tuple[tuple[Array, bool] | None, bool]:
+    """Return the factor that scipy's cho_solve takes, and whether it is A's own.
+
+    Where rounding, at a very large σ, has left A indefinite, the factor is that of A with a little on its diagonal,
+    which still makes a good preconditioner; None where that does not help either.
+    """
+    from scipy.linalg import LinAlgError, cho_factor
+
+    own = np.diag(A).copy()
+    for share in (0.0, 1e-13, 1e-10):
+        A[np.diag_indices(len(A))] = own + share * own.max()
+        try:
+            return cho_factor(A, lower=True, check_finite=False), share == 0
+        except LinAlgError:
+            continue
+    return None, False
+
+
+# ----------------------------------------------------------------------------------------------------- the certificate
+
+
+@dataclass(eq=False)
+class _Best:
+    """The best primal and the best dual point seen so far."""
+
+    program: Program
+    psd: bool
+    tol: float
+    objective: float = np.inf
+    bound: float = -np.inf
+    B: Array = field(default_factory=lambda: np.empty(0))
+    gamma: float = 0.0
+    change: Array = field(default_factory=lambda: np.empty(0))
+    alpha: Array = field(default_factory=lambda: np.empty(0))
+    trace: list[tuple[float, float]] = field(default_factory=list)
+
+    @property
+    def gap(self) -> float:
+        """The relative gap so far."""
+        if not self.trace:
+            return np.inf
+        scale = max(abs(self.objective), float(np.square(self.B).sum()) / 2)
+        return (self.objective - self.bound) / scale if scale > 0 else 0.0
+
+    @property
+    def converged(self) -> bool:
+        return self.gap <= self.tol
+
+    def offer(self, point: _Point) -> None:
+        """Take in the PSD part of B and the multipliers of a point."""
+        B, h = point.B, point.h
+        lowest = np.inf
+        if self.psd:
+            w, V = np.linalg.eigh(B)
+            lowest = w[0]
+            if lowest < 0:
+                B = (V * np.maximum(w, 0)) @ V.T
+                h = self.program.z.spread(B)
+        change = h - self.program.base
+        objective, gamma = self.program.primal(B, change)
+        if objective < self.objective:
+            self.objective, self.B, self.gamma, self.change = objective, B, gamma, change
+        if self.psd:
+            norm = float(np.square(np.maximum(np.linalg.eigvalsh(point.gathered), 0)).sum())
+        else:
+            norm = float(np.square(point.gathered).sum())
+        bound = self.program.dual(point.alpha, norm)
+        if bound > self.bound:
+            self.bound, self.alpha = bound, point.alpha
+        self.trace.append((self.objective, max(self.objective - self.bound, 0.0)))
+
+    def optimum(self, S: Array, n_iter: int) -> Optimum:
+        return Optimum(
+            B=self.B,
+            gamma=self.gamma,
+            change=self.change,
+            objective=self.objective,
+            alpha=self.alpha,
+            bound=self.bound,
+            S=S,
+            converged=self.converged,
+            n_iter=n_iter,
+            trace=tuple(self.trace),
+        )
