@@ -123,6 +123,7 @@ def _learn(parser: argparse.ArgumentParser) -> None:
     hints.add_argument("--groups", metavar="COLUMN", help="the column with a group per row, -1 or empty for none")
     add("--method", help="see metricforge plugins (default: auto, by the kind of hint)")
     add("--kernel", help="to start from, such as rbf or 'rbf(gamma=0.5)' (default: the method's own)")
+    add("--standardize", action="store_true", default=None, help="bring every column to mean 0 and spread 1 first")
     add("--option", metavar="NAME=VALUE", action="append", help="an option of the method; may be repeated")
     add("--rank", help="auto, exact or a number (default: auto)")
     add("--seed", type=int, help="same seed, same answer (default: 0)")

@@ -17,8 +17,8 @@ from . import datasets as _datasets
 from .cli import say, say_json
 from .constraints import Chunklets, Constraint, Labels
 from .errors import InputError
-from .kernels import Kernel, Spectrum
-from .learning import find_method
+from .kernels import Kernel, Spectrum, Standardized
+from .learning import find_method, make_plan
 from .learning import learn as _learn
 from .metric import Metric, Report, load
 from .notation import parse_kernel
@@ -57,6 +57,8 @@ def fit(run: Run, table: tables.Table, hint: Constraint) -> tuple[Kernel, Metric
     kernel = parse_kernel(run.kernel) if run.kernel else None
     if kernel is None and table.holds_strings:
         kernel = Spectrum(3).normalized()  # the methods' own kernels are for vectors
+    if run.standardize:
+        kernel = Standardized(kernel or make_plan(run.method, None, None, hint).kernel)
     metric = _learn(
         table.rows, hint, method=run.method, kernel=kernel, rank=run.rank, seed=run.seed, **dict(run.options)
     )
@@ -104,7 +106,8 @@ def read_hint(run: Run) -> tuple[tables.Table, Constraint]:
 def scale_note(table: tables.Table, metric: Metric) -> tuple[str, ...]:
     """Return a sentence where a few wide columns decide every distance, and the method cannot mend that itself."""
     linear = metric.report.kernel == "Linear()"
-    if not isinstance(table.rows, np.ndarray) or table.holds_strings or metric.report.method == "lpdesign":
+    settled = metric.report.method == "lpdesign" or metric.report.kernel.startswith("Standardized")
+    if settled or not isinstance(table.rows, np.ndarray) or table.holds_strings:
         return ()
     spread = table.rows.std(axis=0)
     typical = float(np.median(spread))
@@ -113,7 +116,7 @@ def scale_note(table: tables.Table, metric: Metric) -> tuple[str, ...]:
     widest = table.names[int(spread.argmax())]
     return (
         f"column {widest!r} spreads {spread.max() / typical:.0f} times as wide as the typical one and decides most "
-        "distances; if that is not meant, standardise the columns, or let the metric find their scales "
+        "distances; if that is not meant, add --standardize, or let the metric find their scales "
         "(--method lpdesign, or --method krca --kernel linear --option epsilon=0)",
     )
 

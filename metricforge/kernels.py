@@ -675,6 +675,89 @@ class Normalized(_Composite):
         return np.asarray(d > 0, dtype=d.dtype)
 
 
+@dataclass(frozen=True, eq=False)
+class Standardized(ComparedByContent, Kernel):
+    """Another kernel on columns brought to mean 0 and spread 1, as the rows that it first met say.
+
+    For tables whose columns have units of their own: a salary would otherwise outweigh an age in every distance.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        On the standardised columns; default: the linear one.
+    mean, spread : (d,) arrays, optional
+        Found when the kernel meets data.  Sparse rows are not centred, constant columns not scaled.
+    """
+
+    kernel: Kernel = Linear()
+    mean: Array | None = None
+    spread: Array | None = None
+
+    def __post_init__(self) -> None:
+        _check_kernel(self.kernel, "kernel")
+        if self.kernel.takes != "vectors":
+            raise InputError(f"kernel must be one on vectors to be standardised, got {self.kernel!r}")
+
+    def __repr__(self) -> str:
+        return f"Standardized({self.kernel!r})"
+
+    def resolve(self, X: Any, *, seed: int = 0) -> Standardized:
+        """Find mean and spread, then resolve the kernel on the standardised rows."""
+        found = self
+        if self.spread is None:
+            mean, spread = _rows.moments(X)
+            sparse = _rows.is_sparse(_rows.take(X, np.arange(1)))
+            varies = spread > 1e-12 * np.abs(mean)  # less is the rounding of a constant column
+            found = replace(self, mean=None if sparse else mean, spread=np.where(varies, spread, 1.0))
+        sample = found._scaled(_sample(X, seed))
+        return replace(found, kernel=self.kernel.resolve(sample, seed=seed))
+
+    def validate(self, X: Any, name: str) -> None:
+        """Compare the width of rows with that of the rows it was resolved on."""
+        if self.spread is not None and _rows.width(X) != len(self.spread):
+            raise InputError(f"{name} has {_rows.width(X)} features, but the columns of {len(self.spread)} are known")
+        self.kernel.validate(X, name)
+
+    def _scaled(self, X: Any) -> Any:
+        if self.spread is None:
+            raise InputError(
+                "kernel Standardized() has not met data yet; use kernel.resolve(X), or hand it to mf.learn"
+            )
+        if _rows.is_sparse(X) and self.mean is None:
+            return X.multiply(1 / self.spread).tocsr().astype(_rows.float_dtype(X))
+        dense = X.toarray() if _rows.is_sparse(X) else X
+        centred = dense if self.mean is None else dense - self.mean
+        return (centred / self.spread).astype(_rows.float_dtype(X), copy=False)
+
+    def _both(self, X: Any, Y: Any) -> tuple[Any, Any]:
+        scaled = self._scaled(X)
+        return scaled, scaled if X is Y else self._scaled(Y)
+
+    def block(self, X: Any, Y: Any) -> Array:
+        """Return the kernel of the standardised rows."""
+        return self.kernel.block(*self._both(X, Y))
+
+    def paired(self, X: Any, Y: Any) -> Array:
+        """Return the kernel of the standardised rows, row by row."""
+        return self.kernel.paired(*self._both(X, Y))
+
+    def diag(self, X: Any) -> Array:
+        """Return k(x, x) of the standardised rows."""
+        return self.kernel.diag(self._scaled(X))
+
+    def squared_distance(self, X: Any, Y: Any) -> Array:
+        """Return the squared distances of the standardised rows."""
+        return self.kernel.squared_distance(*self._both(X, Y))
+
+    def paired_squared_distance(self, X: Any, Y: Any) -> Array:
+        """Return the squared distances of the standardised rows, row by row."""
+        return self.kernel.paired_squared_distance(*self._both(X, Y))
+
+    def features(self, X: Any) -> Any | None:
+        """Return the kernel's explicit features of the standardised rows, where it has them."""
+        return self.kernel.features(self._scaled(X))
+
+
 # ----------------------------------------------------------------------------------------------------------- arithmetic
 
 

@@ -370,6 +370,39 @@ def blocks(n: int, row_bytes: int, limit: int = BLOCK_BYTES) -> Iterator[slice]:
         yield slice(start, min(n, start + step))
 
 
+def moments(X: Any) -> tuple[Array, Array]:
+    """Return mean and standard deviation of every column, in one pass and without a copy of X."""
+    _, mean, squares = fold(_block_moments, _joined_moments, X)
+    return mean, np.sqrt(squares / count(X))
+
+
+def _block_moments(X: Any) -> tuple[int, Array, Array]:
+    """Return rows, mean and squared deviations of a block, itself a block at a time."""
+    parts = []
+    for part in blocks(count(X), 16 * max(1, width(X) or 1)):
+        block = X[part].astype(np.float64)
+        n = block.shape[0]
+        mean = np.asarray(block.mean(axis=0)).ravel()
+        if is_sparse(block):
+            apart = np.square(block.data - mean[block.indices])
+            squares = np.bincount(block.indices, weights=apart, minlength=len(mean))
+            squares += (n - np.bincount(block.indices, minlength=len(mean))) * mean**2
+        else:
+            squares = np.square(block - mean).sum(axis=0)
+        parts.append((n, mean, squares))
+    return _joined_moments(parts)
+
+
+def _joined_moments(parts: list[tuple[int, Array, Array]]) -> tuple[int, Array, Array]:
+    total, mean, squares = parts[0]
+    for n, other, more in parts[1:]:
+        shift = other - mean
+        squares = squares + more + shift**2 * (total * n / (total + n))
+        mean = mean + shift * (n / (total + n))
+        total += n
+    return total, mean, squares
+
+
 # -------------------------------------------------------------------------------------- running a function over rows
 
 

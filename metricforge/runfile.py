@@ -38,6 +38,7 @@ class Run:
     groups: str | None = None
     method: str = "auto"
     kernel: str | None = None
+    standardize: bool = False
     options: Mapping[str, Any] = field(default_factory=dict)
     rank: str | int = "auto"
     seed: int = 0
@@ -95,11 +96,11 @@ def _stored(path: str) -> dict[str, Any]:
         raise InputError(f"--config: {path!r} is no TOML: {error}") from None
     if isinstance(found.get("drop"), list):
         found["drop"] = tuple(found["drop"])
-    kinds: dict[str, Any] = {"options": dict, "rank": str | int, "seed": int, "drop": tuple}
+    kinds: dict[str, Any] = {"options": dict, "rank": str | int, "seed": int, "drop": tuple, "standardize": bool}
     for name, value in found.items():
         if name not in _names():
             raise UnknownNameError(f"--config: {path!r} sets {name!r}, which is no setting; {nearest(name, _names())}")
-        if isinstance(value, bool) or not isinstance(value, kinds.get(name, str)):
+        if isinstance(value, bool) != (name == "standardize") or not isinstance(value, kinds.get(name, str)):
             raise InputError(f"--config: {path!r} sets {name} = {value!r}, which is of a wrong kind")
     beside = Path(path).parent
     files = {name for name in found if name in PATHS or (name in HINTS and (beside / found[name]).is_file())}

@@ -140,6 +140,18 @@ def test_a_run_file_is_seen_from_its_folder_and_the_command_line_wins(here, monk
     assert mf.load("g.metric").report.converted == ()
 
 
+def test_standardized_columns(here):
+    X, y = mf.datasets.load("wine")
+    np.savetxt("wine.csv", np.c_[X, y], delimiter=",", header=",".join("abcdefghijklmn"), comments="", fmt="%.17g")
+    assert cli.main(["learn", "wine.csv", "--label", "n", "--method", "krca", "--standardize", "-o", "a.metric"]) == 0
+    Path("run.toml").write_text('data = "wine.csv"\nlabel = "n"\nmethod = "krca"\nstandardize = true\n')
+    assert cli.main(["learn", "--config", "run.toml", "-o", "b.metric"]) == 0
+    kernel = mf.kernels.Standardized(mf.kernels.RBF("median"))
+    wanted = mf.learn(X, y, method="krca", kernel=kernel).distance(X[:9])
+    for name in ("a.metric", "b.metric"):
+        np.testing.assert_allclose(mf.load(name).distance(X[:9]), wanted)
+
+
 def test_on_a_scheduler(here):
     distributed = pytest.importorskip("distributed")
     with distributed.LocalCluster(
@@ -321,6 +333,11 @@ BAD = {
     "a data set into no folder": (["datasets", "wine", "-o", "no/w.csv"], "there is no folder"),
     "a data set as what": (["datasets", "wine", "-o", "w.npy"], "must be .csv or .tsv"),
     "all data sets into a file": (["datasets", "-o", "w.csv"], "name it"),
+    "reproduce an unknown paper": (["reproduce", "krac"], "paper 'krac' is unknown; did you mean 'krca'?"),
+    "reproduce an unknown table": (["reproduce", "krca", "table9"], "krca has no 'table9'; did you mean 'table"),
+    "reproduce, no repeats": (["reproduce", "krca", "figure1", "--repeats", "0"], "--repeats must be a whole number"),
+    "reproduce, a bad seed": (["reproduce", "krca", "figure1", "--seed", "-1"], "--seed must be a whole number"),
+    "reproduce onto a file": (["reproduce", "krca", "figure1", "--out", "toy.csv"], "cannot make the folder"),
 }
 
 

@@ -22,6 +22,11 @@ def learned():
     return LearnedKernel(made.map, np.eye(9), 0.5)
 
 
+def extended():
+    X, y = example_rows("vectors")
+    return mf.learn(X, mf.Labels(y), method="simplenpkl", extension="nystrom").kernel
+
+
 # Kernels that cannot be built without arguments.
 MADE = {
     "weak": lambda: Weak(RBF("median"), feature=1),
@@ -29,6 +34,8 @@ MADE = {
     "product": lambda: Product(RBF(0.2), Linear()),
     "normalized": lambda: Normalized(Linear()),
     "learned": learned,
+    "simplenpkl-nystrom": extended,
+    "unprojected": lambda: registry.get("kernel", "unprojected")(learned()),
     "projected": lambda: registry.get("kernel", "projected")(RBF("median"), direction=(1.0, 0.0, -2.0, 0.5)),
 }
 

@@ -20,6 +20,7 @@ from metricforge.kernels import (
     Polynomial,
     Precomputed,
     Spectrum,
+    Standardized,
     Weak,
     squared_euclidean,
     substring_counts,
@@ -272,3 +273,40 @@ def test_more_bad_parameters_and_rows(make, words):
         make()
     for word in words:
         assert word in str(caught.value)
+
+
+# ----------------------------------------------------------------------------------------------------- standardised
+
+
+@pytest.mark.parametrize("inside", [Linear(), RBF("median"), Polynomial(2)], ids=str)
+@pytest.mark.parametrize("kind", ["dense", "float32", "sparse", "dask", "dask of sparse"])
+def test_standardized_is_the_kernel_of_a_standard_scaler(inside, kind):
+    import dask.array as da
+    from scipy.sparse import csr_array
+    from sklearn.preprocessing import StandardScaler
+
+    X = np.random.default_rng(0).normal(size=(60, 4)) * [1, 1000, 1e-3, 0] + [5, 1e4, 0, 7]
+    X *= np.abs(X) > 1e-3
+    sparse = "sparse" in kind
+    given = X.astype(np.float32) if kind == "float32" else csr_array(X) if kind == "sparse" else X
+    if "dask" in kind:
+        given = da.from_array(X, chunks=(17, -1))
+        given = given.map_blocks(csr_array) if sparse else given
+    Z = StandardScaler(with_mean=not sparse).fit_transform(X)
+    kernel = Standardized(inside).resolve(given)
+    wanted = inside.resolve(Z)
+    tol = 2e-3 if kind == "float32" else 1e-9
+    rows, other = given[:20], X[30:40].astype(np.float32) if kind == "float32" else X[30:40]
+    rows = rows.compute() if "dask" in kind else rows
+    np.testing.assert_allclose(kernel(rows, other), wanted(Z[:20], Z[30:40]), rtol=tol, atol=tol)
+    seen = Z[:20]
+    np.testing.assert_allclose(kernel.distance(rows, rows), wanted.distance(seen, seen), rtol=tol, atol=tol)
+
+
+def test_standardized_says_what_it_lacks():
+    with pytest.raises(InputError, match="has not met data yet"):
+        Standardized(Linear())(np.eye(3))
+    with pytest.raises(InputError, match="must be one on vectors"):
+        Standardized(Spectrum(3))
+    with pytest.raises(InputError, match="X has 2 features, but the columns of 3 are known"):
+        Standardized(Linear()).resolve(np.eye(3))(np.ones((2, 2)))
