@@ -8,13 +8,7 @@ their own, on the same splits; what they found is kept beside it, because ITML t
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import numpy as np
 from metricforge_plugins.lpdesign.solver import LPDesign
@@ -25,6 +19,7 @@ from metricforge import datasets
 from metricforge.kernels import RBF, Polynomial
 from metricforge.tasks import triplet_accuracy
 
+from .peers import NEEDS, peer_results
 from .run import Table
 
 SETS = {
@@ -41,49 +36,21 @@ SETS = {
 SPLITS, TRAINING, TESTING = 10, 1500, 1000
 PEERS = ("MMC", "ITML", "SCML")
 PEER_SECONDS = 60
-NEEDS = ("metric-learn==0.7.0", "scikit-learn<1.8", "numpy")
 
 PEER_CODE = """
-import json, signal, sys, time, warnings
-import numpy as np
 from metric_learn import ITML, MMC, SCML
-warnings.simplefilter("ignore")
-folder, seconds, jobs = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
-done = set()
-try:
-    done = {json.loads(line)["job"] for line in open(folder + "/results.jsonl")}
-except FileNotFoundError:
-    pass
-def expired(*_):
-    raise TimeoutError(f"over {seconds} s")
-signal.signal(signal.SIGVTALRM, expired)
-def learn(peer, X, t):
+def learn(peer, z):
+    X, t = z["X"], z["triples"]
     if peer == "SCML":
-        return SCML(random_state=0).fit(X[t])
+        return SCML(random_state=0).fit(X[t]).get_mahalanobis_matrix()
     i, j, k = t.T
     pairs = np.concatenate([np.stack([X[i], X[j]], 1), np.stack([X[i], X[k]], 1)])
     signs = np.repeat([1, -1], len(t))
-    return {"ITML": ITML, "MMC": MMC}[peer](random_state=0).fit(pairs, signs)
-for job in jobs:
-    if job in done:
-        continue
-    peer, split, _ = job.split("/")
-    z = np.load(f"{folder}/{split}.npz")
-    started, error, M = time.process_time(), "", None
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
-    try:
-        M = learn(peer, z["X"], z["triples"]).get_mahalanobis_matrix()
-    except Exception as e:
-        error = f"{type(e).__name__}: {e}"
-    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-    spent = time.process_time() - started
-    percent = None
-    if M is not None and np.isfinite(M).all():
-        i, j, k = z["held_out"].T
-        d = lambda a, b: np.einsum("ij,jk,ik->i", z["X_test"][a] - z["X_test"][b], M, z["X_test"][a] - z["X_test"][b])
-        percent = 100 * float(np.mean((d(i, j) < d(i, k)) & (d(i, j) < d(j, k))))
-    with open(folder + "/results.jsonl", "a") as out:
-        out.write(json.dumps({"job": job, "percent": percent, "seconds": spent, "error": error}) + "\\n")
+    return {"ITML": ITML, "MMC": MMC}[peer](random_state=0).fit(pairs, signs).get_mahalanobis_matrix()
+def score(M, z):
+    i, j, k = z["held_out"].T
+    d = lambda a, b: np.einsum("ij,jk,ik->i", z["X_test"][a] - z["X_test"][b], M, z["X_test"][a] - z["X_test"][b])
+    return 100 * float(np.mean((d(i, j) < d(i, k)) & (d(i, j) < d(j, k))))
 """
 
 
@@ -92,8 +59,9 @@ def run(quick: bool = False) -> Table:
     splits = range(2 if quick else SPLITS)
     peers = ("SCML",) if quick else PEERS
     table = Table(["set", "Gaussian", "polynomial", "weak", "weak + directions", *peers, "tuning s", "fit s", "ITML s"])
-    theirs = peer_results([(name, s) for s in splits for name in names], peers)
-    wins = beaten = 0
+    parts = {key(name, s): split(name, s) for s in splits for name in names}
+    theirs = peer_results("lpdesign-quality", PEER_CODE, peers, parts, PEER_SECONDS)
+    wins = compared = 0
     for name in names:
         ours = np.mean([our_results(name, s) for s in splits], axis=0)
         cells = []
@@ -108,9 +76,9 @@ def run(quick: bool = False) -> Table:
         itml = [f["percent"] for s in splits if (f := theirs.get(("ITML", key(name, s)))) and f["percent"] is not None]
         if itml:
             wins += round(float(ours[3]), 1) >= round(float(np.mean(itml)), 1)
-            beaten += 1
-    if beaten:
-        table.notes.append(f"weak + directions >= ITML on {wins} of {beaten} sets (to reach: 7 of 9)")
+            compared += 1
+    if compared:
+        table.notes.append(f"weak + directions >= ITML on {wins} of {compared} sets (to reach: 7 of 9)")
     if not theirs:
         table.notes.append("metric-learn's environment could not be made on this machine: its columns are empty")
     table.notes += [
@@ -182,34 +150,3 @@ def our_results(name: str, s: int) -> list[float]:
         seconds = [tuned - started, time.process_time() - tuned]
         scores.append(percent(metric.kernel))
     return [*scores, *seconds]
-
-
-# --------------------------------------------------------------------------------------------------------------- theirs
-
-
-def peer_results(wanted: list[tuple[str, int]], peers: tuple[str, ...]) -> dict[tuple[str, str], dict]:
-    """Percent correct and seconds by (peer, split); empty where their environment cannot be made."""
-    home = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "metricforge" / "peers"
-    python = home / "venv" / "bin" / "python"
-    folder = home / "lpdesign-quality"
-    folder.mkdir(parents=True, exist_ok=True)
-    try:
-        if not python.exists():
-            subprocess.run([sys.executable, "-m", "venv", str(home / "venv")], check=True, capture_output=True)
-            subprocess.run([str(python), "-m", "pip", "install", "-q", *NEEDS], check=True, capture_output=True)
-        subprocess.run([str(python), "-c", "import metric_learn"], check=True, capture_output=True)
-    except (OSError, subprocess.CalledProcessError):
-        return {}
-    digests = {}
-    for name, s in wanted:
-        part = split(name, s)
-        np.savez(folder / f"{key(name, s)}.npz", **part)
-        content = b"".join(np.ascontiguousarray(a).tobytes() for a in part.values())
-        digests[key(name, s)] = hashlib.sha256(content).hexdigest()[:12]
-    jobs = [f"{peer}/{name}/{digest}" for peer in peers for name, digest in digests.items()]
-    one_thread = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    command = [str(python), "-c", PEER_CODE, str(folder), str(PEER_SECONDS), *jobs]
-    subprocess.run(command, check=True, env=one_thread)
-    lines = (folder / "results.jsonl").read_text().splitlines()
-    known = {found["job"]: found for found in map(json.loads, lines)}
-    return {tuple(job.split("/")[:2]): known[job] for job in jobs}

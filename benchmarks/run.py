@@ -1,12 +1,14 @@
 """Run a benchmark: ``python -m benchmarks.run NAME [--quick]``; without a name, list them.
 
 A benchmark is a module of this folder with ``run(quick) -> Table``; NAME is its file name with dashes.  The table is
-printed and, without ``--quick`` (whose sizes prove nothing), written to ``benchmarks/results/NAME.md`` and ``.json``.
+printed and, without ``--quick`` (whose sizes prove nothing), written to ``benchmarks/results/NAME.md`` and ``.json``;
+``benchmarks/README.md`` is made anew from all of them (``--readme`` does that alone).
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
 import importlib.metadata
 import json
@@ -76,7 +78,7 @@ def peak_bytes(code: str, *, env: dict[str, str] | None = None) -> tuple[float, 
 
 
 def names() -> list[str]:
-    found = (m.name for m in pkgutil.iter_modules([str(HERE)]) if m.name != "run")
+    found = (m.name for m in pkgutil.iter_modules([str(HERE)]) if m.name not in ("run", "peers"))
     return sorted(name.replace("_", "-") for name in found)
 
 
@@ -86,11 +88,38 @@ def machine() -> str:
     return f"{os.cpu_count()} cores, load {load:.1f}, Python {platform.python_version()}, {versions}"
 
 
+def readme() -> str:
+    """Return all tables as last measured, each with what it measures, its machine and its versions."""
+    lines = [
+        "# Benchmarks",
+        "",
+        "`python -m benchmarks.run NAME` runs one, `--quick` only to see that it runs; without a name, the list. Below "
+        "are the tables as last measured, each with its machine and versions; the same as JSON are in `results/`. This "
+        "page is written by `python -m benchmarks.run --readme`.",
+    ]
+    unmeasured = []
+    for name in names():
+        page = HERE / "results" / f"{name}.md"
+        if not page.exists():
+            unmeasured.append(f"`{name}`")
+            continue
+        source = (HERE / f"{name.replace('-', '_')}.py").read_text()
+        about = (ast.get_docstring(ast.parse(source)) or "").split("\n\n")[0].replace("\n", " ")
+        lines += ["", f"## {name}", "", about, *page.read_text().rstrip().splitlines()[1:]]
+    if unmeasured:
+        lines += ["", f"Not measured yet: {', '.join(unmeasured)}."]
+    return "\n".join(lines) + "\n"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__.splitlines()[0])
     parser.add_argument("name", nargs="?", help="which benchmark; none: list them")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
+    parser.add_argument("--readme", action="store_true", help="write benchmarks/README.md from the results there are")
     args = parser.parse_args()
+    if args.readme:
+        (HERE / "README.md").write_text(readme())
+        return 0
     if args.name is None:
         print("\n".join(names()))
         return 0
@@ -109,6 +138,7 @@ def main() -> int:
         rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
         content = {"name": args.name, "rows": rows, "notes": table.notes, "machine": about, "command": command}
         (out / f"{args.name}.json").write_text(json.dumps(content, indent=1, default=str) + "\n")
+        (HERE / "README.md").write_text(readme())
     return 0
 
 

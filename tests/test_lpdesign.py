@@ -6,6 +6,7 @@ import signal
 import time
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import cvxpy as cp
 import numpy as np
@@ -14,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from metricforge_plugins.lpdesign import dominance, generation, highs
 from metricforge_plugins.lpdesign import solver as solver_module
-from metricforge_plugins.lpdesign.bases import Projected, triple_directions
+from metricforge_plugins.lpdesign import tune as tune_module
+from metricforge_plugins.lpdesign.bases import Projected, as_groups, triple_directions
 from metricforge_plugins.lpdesign.solver import METHOD, LPDesign
 from metricforge_plugins.lpdesign.tune import tune
 from scipy import sparse
@@ -23,7 +25,7 @@ from scipy.optimize import linprog
 import metricforge as mf
 from metricforge.errors import ConvergenceWarning, InputError, NotAcceptedError, SolverError
 from metricforge.kernels import RBF, Kernel, Laplacian, Linear, Mixture, Polynomial, Precomputed, Spectrum, Weak
-from metricforge.problem import Problem
+from metricforge.problem import Problem, Status
 from metricforge.space import represent
 from metricforge.testing import check_kernel, check_method
 
@@ -246,6 +248,22 @@ def test_changing_the_basis_approaches_the_semidefinite_program():
     assert np.linalg.eigvalsh(gram(changed, X))[0] > -1e-9 * np.trace(gram(changed, X))
 
 
+def test_a_change_of_basis_that_is_worse_is_not_taken(monkeypatch):
+    X, y = blobs(20, d=3)
+    triplets = mf.Triplets.from_labels(y, n_triplets=60, seed=0)
+    solve, found = generation.Generation.solve, []
+
+    def ever_worse(self, *args, **limits):
+        found.append(solve(self, *args, **limits))
+        return replace(found[-1], upper=found[0].upper + len(found) - 1)
+
+    monkeypatch.setattr(generation.Generation, "solve", ever_worse)
+    metric = fit(X, triplets, cone="change-of-basis", trace=0.03)
+    assert len(found) == 2
+    assert metric.report.objective == found[0].upper / 60
+    assert metric.report.white == found[0].alpha[-1]
+
+
 # ----------------------------------------------------------------------------------------------------- the certificate
 
 
@@ -301,6 +319,74 @@ def test_a_limit_gives_the_best_design_and_its_gap(monkeypatch):
         metric = mf.learn(X, triplets, method="lpdesign")
     assert metric.report.status == "time_limit"
     assert metric.report.gap == 1  # α = 0 costs 1, and nothing is known yet
+    assert metric.report.notes == ("all weights are 0, because the limit came before a better design; see the warning",)
+
+
+@pytest.mark.parametrize(
+    ("status", "n_iter", "message"),
+    [
+        (Status.ITERATION_LIMIT, 7, "raise max_iter, or"),
+        (Status.ITERATION_LIMIT, 3, "rounding leaves no way on"),
+        (Status.TIME_LIMIT, 3, "took 600 s: give fewer triples or bases"),
+    ],
+)
+def test_a_limit_comes_with_what_helps(monkeypatch, status, n_iter, message):
+    X, y = blobs(20)
+    solve = generation.Generation.solve
+    monkeypatch.setattr(
+        generation.Generation,
+        "solve",
+        lambda self, *a, **limits: replace(solve(self, *a, **limits), status=status, n_iter=n_iter),
+    )
+    with pytest.warns(ConvergenceWarning, match=message):
+        mf.learn(X, mf.Triplets.from_labels(y, n_triplets=30, seed=0), method="lpdesign", max_iter=7)
+
+
+@pytest.mark.parametrize(
+    ("signed", "gamma1", "gamma2"),
+    [(False, 0.01, 0.0), (False, 0.01, 1e-3), (False, 0.0, 1e-3), (True, 0.01, 1e-3)],
+)
+def test_multipliers_that_miss_their_rows_still_bound_the_cost(signed, gamma1, gamma2, rng):
+    k, T = 4, 30
+    D, diagonal = 0.01 * (rng.normal(size=(T, k)) + 0.3), rng.uniform(0.5, 1.5, size=k + signed)
+    diagonal[-1] = 5.0
+    if signed:
+        D = -D
+    groups, sizes = np.array([0, 0, 1, 1]), rng.uniform(0.1, 3, size=k)
+    master = highs.Master(groups, sizes, signed=signed, white=signed)
+    master.penalise(gamma1, gamma2 * diagonal)
+    master.add_triples(D, np.ones(T))
+    cuts = np.column_stack([np.concatenate([np.eye(k), -np.eye(k)]), np.full(2 * k, 5.0)])  # |α_p| <= 5 α_white
+    if signed:
+        master.add_cuts(np.concatenate([diagonal[None], cuts]))
+    alpha = cp.Variable(k + signed)
+    cost = cp.sum(cp.pos(1 - D @ alpha[:k])) + gamma2 * diagonal @ alpha
+    cost += gamma1 * sum(cp.max(cp.abs(alpha[:k])[g] / sizes[g]) for g in ([0, 1], [2, 3]))
+    problem = cp.Problem(cp.Minimize(cost), [diagonal @ alpha >= 0, cuts @ alpha >= 0] if signed else [alpha >= 0])
+    best = problem.solve(cp.CLARABEL)
+    vertex = master.solve()
+    assert np.abs(vertex.alpha).max() > 20  # more than ten times what follows
+    assert master.lower_bound(vertex, best) == pytest.approx(best, rel=1e-6)
+    for size in (1e-6, 1e-2, 0.3):
+        for _ in range(40):
+            noisy = replace(
+                vertex,
+                triples=np.clip(vertex.triples + size * rng.normal(size=T), 0, 1),
+                cuts=np.maximum(vertex.cuts + size * rng.normal(size=len(vertex.cuts)), 0),
+                alpha=1e-3 * vertex.alpha,
+            )
+            assert master.lower_bound(noisy, best) <= best * (1 + 1e-6)
+    # the multipliers of dearer designs are too large for this one
+    white = np.append(np.zeros(k - 1 + signed), 1.0)
+    for prices in (
+        (9 * gamma1, gamma2 * diagonal),
+        (gamma1, 9 * gamma2 * diagonal),
+        (gamma1, gamma2 * diagonal + white),
+    ):
+        master.penalise(*prices)
+        dearer = master.solve()
+        master.penalise(gamma1, gamma2 * diagonal)
+        assert master.lower_bound(replace(dearer, alpha=1e-3 * vertex.alpha), best) <= best * (1 + 1e-6)
 
 
 def test_slices_of_the_simplex_method_do_not_change_the_answer(monkeypatch):
@@ -364,6 +450,114 @@ def test_blocks_work_for_any_kernel_and_for_sparse_rows(never_dense, monkeypatch
         expected = fit(X, triplets, kernel=kernel, cone="dd", trace=0.03)
     assert found.report.objective == pytest.approx(expected.report.objective, rel=1e-8)
     assert dominance_slack(gram(found, X)).min() >= 0
+
+
+@pytest.mark.parametrize("alpha", [(1.0, 0.2, 3.0), (-1.0, 0.2, 3.0), (-1.0, -2.0, 0.5)])
+def test_slacks_and_cuts_of_blocks_are_those_of_matrices(alpha):
+    X, _ = blobs(50, d=3)
+    kernels, sizes, alpha = [RBF(0.4), Linear()], np.array([1.0, 7.0]), np.asarray(alpha)
+    dense = dominance.Dense(dominance.gram_stack(kernels, sizes, X, white=True), None)
+    blocked = dominance.Blocked(kernels, sizes, X, white=True)
+    K = alpha[0] * RBF(0.4)(X) + alpha[1] / 7 * Linear()(X) + alpha[2] * np.eye(50)
+    expected = np.diag(K) - np.abs(K - np.diag(np.diag(K))).sum(axis=1)
+    some = np.array([3, 17, 40])
+    for condition in (dense, blocked):
+        assert np.allclose(condition.slack(alpha)[0], expected)
+        assert np.allclose(condition.slack(alpha, some)[0], expected[some])
+        assert np.allclose(condition.cuts(alpha, some)[0], expected[some])
+    assert np.allclose(dense.cuts(alpha, some)[1], blocked.cuts(alpha, some)[1])
+
+
+@pytest.mark.filterwarnings("ignore::metricforge.errors.ConvergenceWarning")
+@pytest.mark.parametrize("max_iter", [1, 3])
+def test_blocks_that_stop_early_have_looked_at_all_rows(never_dense, max_iter):
+    X, y = blobs(120)
+    triplets = mf.Triplets.from_labels(y, n_triplets=200, seed=0)
+    early = fit(X, triplets, cone="dd", trace=0.03, max_iter=max_iter)
+    assert early.report.status == "iteration_limit"
+    assert early.report.passes == 1
+    assert dominance_slack(gram(early, X)).min() >= 0
+    best = fit(X, triplets, cone="dd", trace=0.03)
+    assert early.report.lower_bound <= best.report.objective <= early.report.upper_bound
+
+
+@pytest.mark.parametrize("form", ["csr", "float32", "csr float32"])
+def test_compiled_blocks_take_rows_of_any_form(never_dense, monkeypatch, form):
+    monkeypatch.setattr(dominance, "FUSED_VALUES", 0)
+    X, y = blobs(120, d=3)
+    X[np.abs(X) < 0.4] = 0
+    X = X.astype(np.float32 if "float32" in form else np.float64)
+    triplets = mf.Triplets.from_labels(y, n_triplets=200, seed=0)
+    options = {"cone": "dd", "trace": 0.03, "bases": "weak+directions", "n_directions": 3}
+    found, again = (fit(sparse.csr_array(X) if "csr" in form else X, triplets, **options) for _ in range(2))
+    assert found.kernel == again.kernel
+    X = X.astype(np.float64)
+    with monkeypatch.context() as dense:
+        dense.setattr(solver_module, "DENSE_BYTES", 2**30)
+        expected = fit(X, triplets, **options)
+    assert found.report.objective == pytest.approx(expected.report.objective, rel=1e-8)
+    assert dominance_slack(gram(found, X)).min() >= 0
+
+
+def test_blocks_without_white_settle_rows_that_float32_leaves_in_doubt(never_dense, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = np.repeat(10.0 * np.arange(300), 2)[:, None] + 0.3 * rng.normal(size=(600, 1))
+    i, k = rng.integers(600, size=(2, 1500))
+    triples = np.column_stack([i, i ^ 1, k])[(k != i) & (k != (i ^ 1))]
+    triplets = mf.Triplets(triples, n=600)
+    paper = LPDesign.paper(0.01, 0.001, bases=[Weak(RBF(g), feature=0) for g in (0.5, 2.0, 20.0)])
+    monkeypatch.setattr(dominance, "FUSED_VALUES", 0)
+    found = mf.learn(X, triplets, method="lpdesign", solver=paper)
+    with monkeypatch.context() as dense:
+        dense.setattr(solver_module, "DENSE_BYTES", 2**30)
+        expected = mf.learn(X, triplets, method="lpdesign", solver=paper)
+    assert found.report.objective == pytest.approx(expected.report.objective, rel=1e-6)
+    assert found.report.objective < 0.1
+    assert dominance_slack(found.kernel(X)).min() >= 0
+    assert not any("strictly dominant" in note for note in found.report.notes)
+
+
+def test_a_pass_holds_a_few_results_at_a_time(monkeypatch):
+    alive, most = 0, 0
+
+    class Result(np.ndarray):
+        def __del__(self):
+            nonlocal alive
+            alive -= 1
+
+    def sums(X, Y):
+        nonlocal alive, most
+        alive += 1
+        most = max(most, alive)
+        return np.ones(len(X)).view(Result), np.ones(len(Y))
+
+    monkeypatch.setattr(dominance, "CHUNK_ROWS", 1)
+    counts = dominance._all_pairs(sums, np.zeros((40, 1)))  # 820 pairs of chunks
+    assert np.array_equal(counts, np.full(40, 40.0))
+    assert most < 100
+
+
+@pytest.mark.parametrize("what", ["coordinates", "largest"])
+def test_ranges_of_rows_in_memory_are_found_chunk_by_chunk(monkeypatch, what):
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    kernels = [Weak(RBF(1.0), feature=0), Projected(RBF(1.0), direction=(1.0, -1.0, 0.0))]
+    monkeypatch.setattr(dominance, "CHUNK_ROWS", 30)
+    seen = []
+    name = "_Ends" if what == "coordinates" else "_MinusLargest"
+    call = getattr(dominance, name).__call__
+    monkeypatch.setattr(getattr(dominance, name), "__call__", lambda self, X: seen.append(len(X)) or call(self, X))
+    if what == "coordinates":
+        lines = dominance.gaussian_lines(kernels, X)
+        Z = np.column_stack([X[:, 0], X[:, 0] - X[:, 1]])
+        assert np.allclose(lines.centre, (Z.max(axis=0) + Z.min(axis=0)) / 2)
+        assert np.allclose(lines.radius, np.ptp(Z, axis=0) / 2)
+    else:
+        condition = dominance.Blocked([Linear(), NegativeSquare()], np.array([2.0, 4.0]), X, white=True)
+        exact = np.square(X).sum(axis=1).max()
+        n, eps = 100, np.finfo(float).eps
+        assert condition.rounding(np.array([3.0, 0.0, 9.0])) == pytest.approx(4 * eps * (n + 1) * 2 * 1.5 * exact)
+        assert condition.rounding(np.array([0.0, 1.0, 0.0])) > 0
+    assert sorted(seen) == [10, 30, 30, 30]
 
 
 def test_float32_error_is_within_its_bound(rng):
@@ -442,6 +636,19 @@ def test_triples_against_every_base_collapse():
     metric = fit(X[:, :2], wrong)
     assert not any(metric.kernel.weights)
     assert any("no base agrees" in note for note in metric.report.notes)
+    # weights of either sign: it is the penalties that stand in the way
+    metric = fit(X[:, :2], wrong, cone="dd", trace=50.0)
+    assert not any(metric.kernel.weights)
+    assert any("lower trace=50.0 first" in note for note in metric.report.notes)
+    assert any(fit(X[:, :2], wrong, cone="dd", trace=0.01).kernel.weights)
+
+
+@pytest.mark.parametrize("cone", ["nonneg", "dd"])
+def test_nothing_but_rows_that_no_base_tells_apart_collapses(cone):
+    X = np.array([[0.0, 0.0], [1.0, 1.0], [1.0, 1.0], [2.0, 0.0]])
+    metric = fit(X, mf.Triplets([(0, 1, 2), (3, 1, 2)], n=4), cone=cone)
+    assert metric.report.objective == 1
+    assert any("compare rows that no base tells apart" in n for n in metric.report.notes if "weights are 0" in n)
 
 
 # ------------------------------------------------------------------------------------------------ triples of all kinds
@@ -457,6 +664,12 @@ def test_repeated_triples_count_as_often_as_they_are_said():
     assert metric.report.repeated == len(said.triples) - len(once)
     optimum = convex(Data.of(metric, X, said), 1e-3 * said.size, 1e-3 * said.size / 24, cone="nonneg")
     assert metric.report.objective * said.size == pytest.approx(optimum, rel=1e-6)
+    K = metric.kernel(X)
+    met = K[once[:, 0], once[:, 1]] > K[once[:, 0], once[:, 2]]
+    assert metric.report.accuracy_by_kernel == pytest.approx(np.average(met, weights=times)) != np.mean(met)
+    directed = fit(X, said, bases="weak+directions", n_directions=2)
+    expected = triple_directions(X, said.triples, 2, seed=0).T
+    assert np.allclose([k.direction for k in directed.kernel.kernels[12::3]], expected)
 
 
 def test_contradictions_are_counted_and_cost_what_they_must():
@@ -548,7 +761,7 @@ def test_kernels_without_a_rate_come_once_a_feature():
     assert metric.kernel.kernels == tuple(Weak(Linear(), feature=f) for f in range(3))
 
 
-def test_any_list_of_kernels_strings_included():
+def test_any_list_of_kernels_strings_included(monkeypatch):
     words = ["AAB", "ABAB", "BABA", "CCD", "CDCD", "DCDC"] * 3
     y = np.array([0, 0, 0, 1, 1, 1] * 3)
     triplets = mf.Triplets.from_labels(y, n_triplets=60, seed=0)
@@ -558,6 +771,9 @@ def test_any_list_of_kernels_strings_included():
     assert len(metric.report.features) == 0
     dominant = mf.learn(words, triplets, method="lpdesign", kernel=Spectrum(2), bases=[Spectrum(1)], cone="dd", rank=3)
     assert dominant.report.objective < 1
+    monkeypatch.setattr(solver_module, "DENSE_BYTES", 0)
+    blocked = mf.learn(words, triplets, method="lpdesign", kernel=Spectrum(2), bases=[Spectrum(1)], cone="dd", rank=3)
+    assert blocked.report.objective == pytest.approx(dominant.report.objective, rel=1e-8)
     with pytest.raises(InputError, match='bases="weak" needs rows with features'):
         mf.learn(words, triplets, method="lpdesign", kernel=Spectrum(2))
     with pytest.raises(InputError, match=r"bases\[0\].*takes vectors, but the rows are strings"):
@@ -586,12 +802,29 @@ def test_bases_of_any_scale():
     assert metric.report.objective == pytest.approx(problem.value, rel=1e-6, abs=1e-8)
 
 
+@pytest.mark.parametrize(("cone", "q"), [("nonneg", 1), ("dd", 2)])
+def test_the_trace_is_that_of_the_bases_as_given(cone, q):
+    X, y = blobs(24, d=2)
+    triplets = mf.Triplets.from_labels(y, n_triplets=60, seed=0)
+    metric = fit(X, triplets, bases=[Linear(), 5.0 * RBF(0.3)], cone=cone, sparsity=0.01, trace=0.05)
+    optimum = convex(Data.of(metric, X, triplets), 0.6, 60 * 0.05 / 24**q, cone=cone, white=True)
+    assert metric.report.objective * 60 == pytest.approx(optimum, rel=1e-6)
+
+
 @dataclass(frozen=True)
 class Sigmoid(Kernel):
     """A similarity that is no kernel."""
 
     def block(self, X, Y):
         return np.tanh(0.5 * X @ Y.T - 1)
+
+
+@dataclass(frozen=True)
+class NegativeSquare(Kernel):
+    """A similarity that is 0 between a row and itself."""
+
+    def block(self, X, Y):
+        return -np.square(X[:, None] - Y[None]).sum(axis=-1)
 
 
 @dataclass(frozen=True)
@@ -615,6 +848,30 @@ def test_bases_that_are_no_kernels_need_dominance():
         fit(X, triplets, bases=[Lopsided()], cone="dd")
 
 
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_a_base_without_a_diagonal_of_any_scale(scale):
+    X, y = blobs(24, d=2)
+    triplets = mf.Triplets.from_labels(y, n_triplets=60, seed=0)
+    options = {"bases": [NegativeSquare()], "cone": "dd", "sparsity": 0.0, "trace": 0.03}
+    expected = fit(X, triplets, **options).report.objective
+    assert fit(scale * X, triplets, **options).report.objective == pytest.approx(expected, rel=1e-8)
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_a_base_without_a_diagonal(monkeypatch, dense):
+    monkeypatch.setattr(solver_module, "DENSE_BYTES", 2**30 if dense else 0)
+    X, y = blobs(24, d=2)
+    triplets = mf.Triplets.from_labels(y, n_triplets=60, seed=0)
+    metric = fit(X, triplets, bases=[NegativeSquare()], cone="dd", trace=0.03)
+    data = Data.of(metric, X, triplets)
+    optimum = convex(data, 60e-3, 60 * 0.03 / 24**2, cone="dd", white=True)
+    assert metric.report.objective * 60 == pytest.approx(optimum, rel=1e-6)
+    assert dominance_slack(gram(metric, X)).min() >= 0
+    alone = fit(X, triplets, bases=[NegativeSquare()], cone="dd", white=False)
+    assert alone.kernel.weights == (0.0,)
+    assert any("white=True" in note for note in alone.report.notes)
+
+
 def test_a_precomputed_gram_is_a_base():
     X, y = blobs(20, d=2)
     triplets = mf.Triplets.from_labels(y, n_triplets=60, seed=0)
@@ -636,7 +893,9 @@ def test_directions_find_what_no_single_feature_shows():
     assert directed.report.accuracy_by_kernel > 0.85 > 0.7 > weak.report.accuracy_by_kernel
     assert directed.report.bases == 3 * (4 + 10)
     assert directed.report.unused == ()
-    # in other units the directions follow
+    # in other units the directions follow, and so does what the features count for
+    features = fit(X * [7, 1, 0.01, 3], triplets, bases="weak+directions", n_directions=10).report.features
+    assert features == pytest.approx(directed.report.features, rel=1e-3)
     V = triple_directions(X, triplets.triples, 10, seed=0)
     W = triple_directions(X * [7, 1, 0.01, 3], triplets.triples, 10, seed=0) * np.array([7, 1, 0.01, 3])[:, None]
     cosine = (V * W).sum(axis=0) / np.linalg.norm(W, axis=0) / np.linalg.norm(V, axis=0)
@@ -693,6 +952,13 @@ def test_groups_must_fit_the_bases():
     named = fit(X, triplets, groups=["a", "a", "b", "b", "b", "a"], sparsity=0.02)
     numbered = fit(X, triplets, groups=np.array([3, 3, 1, 1, 1, 3]), sparsity=0.02)
     assert named.report.objective == numbered.report.objective
+
+
+def test_bases_on_one_feature_or_direction_share_a_group():
+    on = [(1.0, 0.0), (1.0, 0.0), (1.0, 2.0)]
+    directed = [Projected(RBF(g), direction=v) for g, v in zip((1.0, 2.0, 1.0), on, strict=True)]
+    weak = [Weak(RBF(g), feature=f) for g, f in ((1.0, 0), (2.0, 0), (1.0, 1))]
+    assert as_groups([*directed, *weak, RBF(1.0), RBF(1.0)], None).tolist() == [0, 0, 1, 2, 2, 3, 4, 5]
 
 
 def test_the_papers_preset():
@@ -813,6 +1079,33 @@ def test_highs_is_not_given_what_it_would_drop_in_silence():
         master._ok(master._api.HighsStatus.kWarning, "testing")
 
 
+def test_a_program_that_fails_is_solved_from_scratch_once(monkeypatch):
+    master = highs.Master(np.zeros(2, dtype=int), np.ones(2), signed=False, white=False)
+    master.penalise(0.1, np.full(2, 0.1))
+    master.add_triples(np.array([[1.0, 0.5]]), np.ones(1))
+    expected = master.solve().alpha
+    status, cleared = master._api.HighsModelStatus, []
+
+    true = master._highs
+
+    def failing(answers):
+        """HiGHS, but its first answers are made up."""
+        names = ("run", "getSolution", "modelStatusToString")
+        return SimpleNamespace(
+            **{name: getattr(true, name) for name in names},
+            clearSolver=lambda: cleared.append(True) or true.clearSolver(),
+            getModelStatus=lambda: answers.pop() if answers else true.getModelStatus(),
+        )
+
+    monkeypatch.setattr(master, "_highs", failing([status.kSolveError]))
+    assert np.allclose(master.solve().alpha, expected)
+    assert len(cleared) == 1
+    for bad in (status.kSolveError, status.kUnbounded, status.kInfeasible, status.kUnknown):
+        master._highs = failing([bad, bad])
+        with pytest.raises(SolverError, match="HiGHS ended with"):
+            master.solve()
+
+
 def test_rows_of_another_precision_and_negative_strides():
     X, y = blobs(40, d=3)
     triplets = mf.Triplets.from_labels(y, n_triplets=100, seed=0)
@@ -848,6 +1141,23 @@ def test_tuning_scores_what_separate_fits_score(cone):
     s, t = found.sparsities.index(found.solver.sparsity), found.traces.index(found.solver.trace)
     assert found.accuracy[s, t] == best
     assert found.solver.cone == cone
+
+
+def test_tuning_prefers_large_penalties_and_counts_no_ties(monkeypatch):
+    X, y = blobs(40, d=3)
+    triplets = mf.Triplets.from_labels(y, n_triplets=120, seed=0)
+    collapsed = tune(X, triplets, sparsities=(1e-3, 1e3), traces=(0.01,))
+    assert collapsed.accuracy[0, 0] > 0.5 > collapsed.accuracy[1, 0] == 0
+    monkeypatch.setattr(tune_module, "_scores", lambda *args: np.array([[1.0, 1.0, 0.5], [0.5, 1.0, 0.5]]))
+    found = tune(X, triplets, sparsities=(1, 2), traces=(3, 4, 5)).solver
+    assert (found.sparsity, found.trace) == (2, 4)
+
+
+def test_tuning_says_when_a_limit_was_reached():
+    X, y = blobs(40, d=3)
+    triplets = mf.Triplets.from_labels(y, n_triplets=120, seed=0)
+    with pytest.warns(ConvergenceWarning, match="of 1 pairs of penalties stopped at a limit"):
+        tune(X, triplets, solver=LPDesign(cone="dd", max_iter=1), sparsities=(1e-3,), traces=(0.03,))
 
 
 def test_tuning_takes_strings_and_the_papers_scale():

@@ -204,21 +204,23 @@ def _line_of(kernel: Kernel, position: int) -> Any:
     return "base", position
 
 
-def feature_weights(kernels: Sequence[Kernel], weights: Array, d: int | None) -> Array:
-    """Return how much weight rests on each of d features.
+def feature_weights(kernels: Sequence[Kernel], weights: Array, X: Any) -> Array:
+    """Return how much weight rests on each of the features of X.
 
-    A weak kernel's |α| counts for its feature, that of a direction for all features by their part in it, and that of
-    any other kernel for all features alike.
+    A weak kernel's |α| counts for its feature, that of a direction v for all features by how far they move x'v, which
+    is |v_f| times the range of the feature whatever its unit, and that of any other kernel for all features alike.
     """
+    d = width(X)
     total = np.zeros(d or 0)
     if d is None:
         return total
+    low, minus_high = _ends(X)
     for kernel, weight in zip(kernels, np.abs(weights), strict=True):
         if isinstance(kernel, Weak):
             total[kernel.feature] += weight
         elif isinstance(kernel, Projected):
-            part = np.abs(kernel.direction)
-            total += weight * part / part.sum()
+            part = np.abs(kernel.direction) * (-minus_high - low)
+            total += weight * part / (part.sum() or 1.0)
         else:
             total += weight / d
     return total

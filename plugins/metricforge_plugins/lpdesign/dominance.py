@@ -8,8 +8,9 @@ auxiliary variables.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -18,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metricforge.kernels import RBF, Kernel, Mixture, Weak
-from metricforge.rows import as_float64, blocks, count, draw, fold, is_dask, map_rows, take, width
+from metricforge.rows import as_float64, blocks, count, draw, fold, gathered, is_dask, map_rows, take, width
 
 from .bases import Projected
 
@@ -37,6 +38,8 @@ FUSED_VALUES = 2 * 10**7
 """Kernel values n² k of one full pass from which a compiled loop pays."""
 SCOUT_COLUMNS = 1024
 """Columns on which all rows are judged before a full pass."""
+JUDGES = 32
+"""Rows that all others are compared with to see how large values of a base are."""
 ROUNDING = 4 * np.finfo(np.float64).eps
 
 
@@ -65,6 +68,9 @@ class Dominance(Protocol):
     def cuts(self, alpha: Array, rows: Array) -> tuple[Array, Array]:
         """Return the slacks of some rows in float64, and their (len(rows), b) cuts at α."""
 
+    def rounding(self, alpha: Array) -> float:
+        """Return what a slack in float64 may be off by."""
+
 
 # ------------------------------------------------------------------------------------------------- matrices in memory
 
@@ -87,6 +93,7 @@ class Dense:
         self.n, self.lift = stack.shape[1], lift
         here = np.arange(self.n)
         self.diagonal = stack[:, here, here].T.copy()  # (n, b)
+        self.largest = np.maximum(stack.max(axis=(1, 2)), -stack.min(axis=(1, 2)))
         stack[:, here, here] = 0
         self.stack = stack
 
@@ -94,9 +101,7 @@ class Dense:
         """Return the slacks of some or all rows."""
         K = self._mixture(alpha, rows)
         diagonal = self.diagonal if rows is None else self.diagonal[rows]
-        off = np.abs(K).sum(axis=1)
-        error = ROUNDING * self.n * float((np.abs(diagonal) @ np.abs(alpha)).max())
-        return diagonal @ alpha - off, error
+        return diagonal @ alpha - np.abs(K).sum(axis=1), self.rounding(alpha)
 
     def scout(self, alpha: Array, seed: int) -> Array:
         """Return the slacks themselves, which cost little here."""
@@ -107,6 +112,10 @@ class Dense:
         signs = np.sign(self._mixture(alpha, rows))
         cuts = self.diagonal[rows] - np.einsum("ij,pij->ip", signs, self.stack[:, rows])
         return cuts @ alpha, cuts
+
+    def rounding(self, alpha: Array) -> float:
+        """Return what n sums of b products may be off by."""
+        return _rounding(self.n, np.abs(alpha), self.largest)
 
     def _mixture(self, alpha: Array, rows: Array | None) -> Array:
         part = self.stack if rows is None else self.stack[:, rows]
@@ -136,7 +145,14 @@ def change_basis(stack: Array, alpha: Array) -> Array | None:
     except LinAlgError:
         return None
     inverse = solve_triangular(L, np.eye(n), lower=True)
-    return np.stack([inverse @ M @ inverse.T for M in stack])
+    changed = np.empty_like(stack)
+    for M, out in zip(stack, changed, strict=True):
+        np.matmul(inverse @ M, inverse.T, out=out)
+    return changed
+
+
+def _rounding(n: int, weights: Array, largest: Array) -> float:
+    return float(ROUNDING * (n + 1) * len(weights) * weights @ largest)
 
 
 # --------------------------------------------------------------------------------------- rows whose Gram is never held
@@ -181,8 +197,8 @@ class Blocked:
         else:
             off = _all_pairs(sums, self.rows)
         own = self._own(weights, rows)
-        error = self._lines.error(weights) if self._lines else ROUNDING * len(weights) * np.abs(weights) @ self._largest
-        return self._added(alpha) + own - (off - np.abs(own)), (self.n + 1) * float(error)
+        error = (self.n + 1) * self._lines.error(weights) if self._lines else self.rounding(alpha)
+        return self._added(alpha) + own - (off - np.abs(own)), error
 
     def scout(self, alpha: Array, seed: int) -> Array:
         """Return the slacks as a random sample of columns shows them."""
@@ -203,6 +219,10 @@ class Blocked:
             cuts = np.column_stack([cuts, np.ones(len(rows))])
         return cuts @ alpha, cuts
 
+    def rounding(self, alpha: Array) -> float:
+        """Return what n sums of k products may be off by; white, which is added last, is off by no more than they."""
+        return _rounding(self.n, np.abs(alpha[: len(self.kernels)]) / self.sizes, self._largest)
+
     def _mixed(self, alpha: Array) -> tuple[Array, Sums]:
         weights = alpha[: len(self.kernels)] / self.sizes
         return weights, _FusedSums(self._lines, weights) if self._lines else _MixtureSums(self.kernels, weights)
@@ -212,8 +232,9 @@ class Blocked:
 
     @cached_property
     def _largest(self) -> Array:
-        """The largest |k(x, x)| of each base."""
-        return -np.asarray(fold(_MinusLargest(self.kernels), _least, self.rows))
+        """The largest value of each base: a kernel has it on the diagonal, another base against some row or other."""
+        judges = as_float64(take(self.rows, draw(self.n, JUDGES, 0)))
+        return -reduced(_MinusLargest(self.kernels, judges), _least, self.rows)
 
     def _own(self, weights: Array, rows: Array | None) -> Array:
         diagonal = _MixtureDiagonal(self.kernels, weights)
@@ -237,24 +258,29 @@ def gaussian_lines(kernels: Sequence[Kernel], rows: Any) -> Lines | None:
     from .gaussian import Lines
 
     A = np.column_stack(list(axes.values()))
-    low, minus_high = fold(_Ends(A), _least, rows)
+    low, minus_high = reduced(_Ends(A), _least, rows)
     return Lines(A, (low - minus_high) / 2, (-minus_high - low) / 2, np.asarray(line), np.asarray(rates))
 
 
 # ------------------------------------------------------------------------------------------------- running over chunks
 
 
-def total(function: Callable[[Any], Array], X: Any) -> Array:
-    """Return the sum of ``function(chunk)`` over the chunks of X: threads in memory, tasks on dask."""
+def reduced(function: Callable[[Any], Array], join: Callable[[list[Array]], Array], X: Any) -> Array:
+    """Return ``function(chunk)`` of all chunks of X joined to one: threads in memory, tasks on dask."""
     if is_dask(X):
-        return np.asarray(fold(function, _add, X))
-    return _add(list(_in_threads(lambda part: function(X[part]), _chunks(X))))
+        return np.asarray(fold(function, join, X))
+    return join(list(_in_threads(lambda part: function(X[part]), _chunks(X))))
+
+
+def total(function: Callable[[Any], Array], X: Any) -> Array:
+    """Return the sum of ``function(chunk)`` over the chunks of X."""
+    return reduced(function, _add, X)
 
 
 def each_row(function: Callable[[Any], Array], X: Any) -> Array:
     """Return ``function(chunk) -> (rows,)`` of all chunks, one after the other."""
     if is_dask(X):
-        return np.asarray(map_rows(function, X, None, np.float64).compute())
+        return np.asarray(gathered(map_rows(function, X, None, np.float64)))
     return np.concatenate(list(_in_threads(lambda part: function(X[part]), _chunks(X))))
 
 
@@ -275,7 +301,7 @@ def _all_pairs_on_dask(sums: Sums, X: Any) -> Array:
     """Return Σ_j |K_ij| for all rows of a dask array: one of its chunks at a time against all of them."""
     result = np.zeros(count(X))
     for c in range(X.numblocks[0]):
-        result += each_row(_Rows(sums, X.blocks[c].compute()), X)
+        result += each_row(_Rows(sums, gathered(X.blocks[c])), X)
     return result
 
 
@@ -283,13 +309,18 @@ def _chunks(X: Any) -> list[slice]:
     return list(blocks(count(X), 1, CHUNK_ROWS))
 
 
-def _in_threads(function: Callable[[Any], Any], arguments: Sequence[Any]) -> Iterator[Any]:
-    """Yield the results in order; whatever interrupts the caller also drops what has not begun."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+def _in_threads(function: Callable[[Any], Any], arguments: Iterable[Any]) -> Iterator[Any]:
+    """Yield the results in order, a few of which exist at a time; an interrupt drops what has not begun."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     pool = ThreadPoolExecutor(cores)
+    begun: deque[Future[Any]] = deque()
     try:
-        for future in [pool.submit(function, each) for each in arguments]:
-            yield future.result()
+        for each in arguments:
+            begun.append(pool.submit(function, each))
+            if len(begun) > 2 * cores:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -402,13 +433,16 @@ class _MixtureDiagonal:
 
 @dataclass(frozen=True, eq=False)
 class _MinusLargest:
-    """Minus the largest |k_p(x, x)| of every base."""
+    """Minus the largest |k_p(x, y)| of every base, where y is x or a judge."""
 
     kernels: tuple[Kernel, ...]
+    judges: Any
 
     def __call__(self, chunk: Any) -> Array:
         chunk = as_float64(chunk)
-        return -np.asarray([np.abs(kernel.diag(chunk)).max() for kernel in self.kernels])
+        own = [np.abs(kernel.diag(chunk)).max() for kernel in self.kernels]
+        others = [np.abs(kernel.block(chunk, self.judges)).max() for kernel in self.kernels]
+        return -np.maximum(own, others)
 
 
 @dataclass(frozen=True, eq=False)

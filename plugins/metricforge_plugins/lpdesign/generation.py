@@ -28,8 +28,6 @@ SCOUTS = 5
 """Estimates of all slacks before a full pass, at the most."""
 MARGIN = 10 * FEASIBILITY
 """What every row must exceed dominance by, over its largest coefficient, where nothing can lift it afterwards."""
-ROUNDING = 1e-15
-"""What a float64 slack may be off by, for each row and unit of weight."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +48,7 @@ class Optimum:
     cuts, passes, entered : int
         Dominance cuts added, looks at all rows, triples that entered the program.
     strict : bool
-        Whether the condition holds in float64; otherwise no α but 0 satisfies it strictly, and it holds as linear
+        Whether the condition holds in float64; otherwise nothing can lift α to where it does, and it holds as linear
         programs hold, to 1e-9 of its largest coefficient.
     """
 
@@ -109,8 +107,9 @@ class Generation:
         self._enter(np.sort(rng.choice(T, size=min(T, self.batch), replace=False)))
         self.watched: Array | None = None
         if condition is not None:
-            # Dominance implies Σ K_ii >= 0, which alone bounds the program from below.
-            self.master.add_cuts(diagonal[None])
+            # Dominance implies Σ K_ii >= 0, which alone bounds the program from below; bases without a diagonal cost 0.
+            if diagonal.any():
+                self.master.add_cuts(diagonal[None])
             if condition.lift is None:
                 self.master.require(MARGIN)
             if not condition.cheap and condition.n > WATCHED:
@@ -132,16 +131,11 @@ class Generation:
                 break
             if vertex is None:  # no α is strictly dominant: ask for dominance itself
                 self.master.require(0.0)
-                continue
-            lower = max(lower, self.master.lower_bound(vertex, self.upper))
-            alpha = np.where(np.abs(vertex.alpha) > 1e-11 * np.abs(vertex.alpha).max(), vertex.alpha, 0.0)
-            if self.condition is None:
-                alpha = np.maximum(alpha, 0.0)
-                self._offer(alpha)
-            grown = self._price(alpha)
-            if self.condition is not None:
-                grown |= self._separate(self.condition, alpha, lower, tol, later=grown, last=iteration == max_iter)
-            lower = min(lower, self.upper)
+                grown = True
+            else:
+                lower = max(lower, self.master.lower_bound(vertex, self.upper))
+                grown = self._improve(vertex.alpha, lower, tol, last=iteration == max_iter)
+                lower = min(lower, self.upper)
             gap = self.upper - lower
             trace.append((self.upper, gap))
             step(iteration, None, gap=gap / self.times.sum())
@@ -161,6 +155,16 @@ class Generation:
             entered=len(self.master.triples),
             strict=self.strict,
         )
+
+    def _improve(self, alpha: Array, lower: float, tol: float, *, last: bool) -> bool:
+        """Offer the design α, and add what it violates; tell whether there was anything."""
+        alpha = np.where(np.abs(alpha) > 1e-11 * np.abs(alpha).max(), alpha, 0.0)
+        if self.condition is None:
+            alpha = np.maximum(alpha, 0.0)
+            self._offer(alpha)
+            return self._price(alpha)
+        later = self._price(alpha)
+        return self._separate(self.condition, alpha, lower, tol, later=later, last=last) or later
 
     def value(self, alpha: Array) -> float:
         """Return what the design α costs."""
@@ -216,11 +220,11 @@ class Generation:
         self.passes += 1
         grown, worst, exact = self._cut(condition, alpha, np.arange(condition.n), slack, error)
         slack = slack - error
-        slack[worst] = exact - ROUNDING * condition.n * np.abs(alpha).sum()
+        slack[worst] = exact - condition.rounding(alpha)
         repaired = self._lifted(condition, alpha, float(slack.min()))
         if repaired is not None:
             self._offer(repaired)
-        elif not grown and self.master.margin == 0:
+        elif not grown:
             self._offer(alpha, strict=False)
         if self.watched is not None:
             self.watched = np.union1d(self.watched, worst)
@@ -244,14 +248,23 @@ class Generation:
     def _cut(
         self, condition: Dominance, alpha: Array, rows: Array, slack: Array, error: float
     ) -> tuple[bool, Array, Array]:
-        """Add cuts of the worst of some rows; return whether any was violated, the worst, and their exact slacks."""
-        order = np.argsort(slack, kind="stable")[:ROWS]
-        worst = np.sort(rows[order[slack[order] <= error + self.master.margin * condition.n]])
-        if not len(worst):
-            return False, worst, np.empty(0)
-        exact, cuts = condition.cuts(alpha, worst)
+        """Add cuts of the worst of some rows; return whether any was violated, the worst, and their exact slacks.
+
+        Rows whose slack is within the error of 0 may be violated or not.  A lift settles all but the worst of them;
+        where there is none, they are looked at until one is violated.
+        """
+        order = np.argsort(slack, kind="stable")
+        doubtful = rows[order[slack[order] <= error + self.master.margin * condition.n]]
         allowed = self.master.margin / 2 if self.master.margin > 0 else -2 * FEASIBILITY
-        broken = exact < allowed * np.abs(cuts).max(axis=1)
-        if broken.any():
-            self.master.add_cuts(cuts[broken])
-        return bool(broken.any()), worst, exact
+        last = len(doubtful) if condition.lift is None else min(ROWS, len(doubtful))
+        seen = np.empty(0)
+        for start in range(0, last, ROWS):
+            some = doubtful[start : start + ROWS]
+            some.sort()  # in place: rows are gathered in order
+            exact, cuts = condition.cuts(alpha, some)
+            seen = np.concatenate([seen, exact])
+            broken = exact < allowed * np.abs(cuts).max(axis=1)
+            if broken.any():
+                self.master.add_cuts(cuts[broken])
+                return True, doubtful[: len(seen)], seen
+        return False, doubtful[: len(seen)], seen

@@ -215,17 +215,37 @@ class Master:
         """Return a number that no design costs less than, given one that costs ``upper``.
 
         λ and μ bound the cost exactly when the dual rows hold; what they miss by (HiGHS stops at 1e-9) is charged at
-        the largest weight an optimal design can have, s_g <= upper / γ1, or ten times the present ones if that is less.
+        the largest weights that a design of that cost can have.
         """
         excess = vertex.triples @ self.triples + vertex.cuts @ self.cuts - self._cost
-        k, groups = self.penalised, self._groups
+        k = self.penalised
         used = np.abs(excess[:k]) if self._signed else np.maximum(excess[:k], 0)
-        left = np.bincount(groups, weights=used * self._share) - self._gamma1 / self._group_size
-        most = np.full(len(left), 10 * max(1.0, float((np.abs(vertex.alpha[:k]) / self._share).max())))
+        left = np.bincount(self._groups, weights=used * self._share) - self._gamma1 / self._group_size
+        most, most_white = self._largest_weights(vertex.alpha, upper)
+        missed = np.maximum(left, 0) @ most + np.abs(excess[k:]).sum() * most_white
+        return float(vertex.triples.sum() - missed)
+
+    def _largest_weights(self, alpha: Array, upper: float) -> tuple[Array, float]:
+        """Return bounds on max |α_p| / share_p of each group and on white in designs that cost ``upper`` or less.
+
+        No part of the cost is negative, so γ1 s_g <= upper; c_p α_p <= upper where weights have no sign; and under
+        dominance 0 <= c'α <= upper, which bounds white.  A group or white without a penalty has no bound: ten times
+        the present weights are taken for one.
+        """
+        k, cost = self.penalised, self._cost
+        present = 10 * max(1.0, float((np.abs(alpha[:k]) / self._share).max()), float(np.abs(alpha[k:]).sum()))
+        most = np.full(len(self._group_size), np.inf)
         if self._gamma1 > 0:
-            most = np.minimum(most, upper * self._group_size / self._gamma1)
-        unpenalised = np.abs(excess[k:]) @ np.abs(vertex.alpha[k:])
-        return float(vertex.triples.sum() - np.maximum(left, 0) @ most - unpenalised)
+            most = upper * self._group_size / self._gamma1
+        if not self._signed:
+            by_cost = np.zeros(len(most))
+            each = np.divide(upper, cost * self._share, out=np.full(k, np.inf), where=cost > 0)
+            np.maximum.at(by_cost, self._groups, each)
+            most = np.minimum(most, by_cost)
+        most = np.where(np.isfinite(most), most, present)
+        if self.bases == k or cost[k] <= 0:
+            return most, present
+        return most, float((upper + np.abs(cost[:k]) @ (self._share * most[self._groups])) / cost[k])
 
     def _ok(self, status: Any, what: str) -> None:
         if status != self._api.HighsStatus.kOk:

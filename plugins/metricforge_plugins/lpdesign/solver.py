@@ -30,6 +30,7 @@ from .bases import (
 )
 from .dominance import DENSE_BYTES, Blocked, Dense, Dominance, change_basis, gram_stack, total
 from .generation import Generation, Optimum
+from .highs import FEASIBILITY, SECONDS
 
 Array = NDArray[Any]
 log = logging.getLogger(__name__)
@@ -56,7 +57,7 @@ class LPDesign(Solver):
     lower bound that the report holds.
 
     Cost: nonneg O(T k) kernel values and numbers, seconds for T = 40,000.  dd adds n² k / 2 kernel values for each look
-    at all rows, two or three as a rule, and no n × n array; change-of-basis keeps 3 k n² numbers and is for a thousand
+    at all rows, one to three as a rule, and no n × n array; change-of-basis keeps 3 k n² numbers and is for a thousand
     rows at the most.
 
     Parameters
@@ -82,7 +83,7 @@ class LPDesign(Solver):
     tol : float
         The gap to stop at, relative to the objective.
     max_iter : int
-        The most linear programs to solve.
+        The most linear programs to solve, after each change of basis.
 
     References
     ----------
@@ -164,7 +165,8 @@ class Design:
     ----------
     kernels : tuple of k kernels
     sizes : (k,) array
-        The mean k(x, x) of each base; margins and conditions are about bases divided by it.
+        The mean |k(x, x)| of each base, its largest margin where that is 0; margins and conditions are about bases
+        divided by it.
     groups : (k,) int array
     X : rows
         Those that occur in triples, in memory.
@@ -206,9 +208,11 @@ class Design:
         about = problem.rows if solver.rows == "all" else X
         diagonal, absolute = total(_DiagonalSums(kernels), about)
         n = count(about)
-        sizes = np.where(absolute > 0, absolute / n, 1.0)
         check_memory(8 * len(triples) * len(kernels), f"{len(triples)} triples × {len(kernels)} bases", "use fewer")
-        D = margins(kernels, X, triples) / sizes
+        D = margins(kernels, X, triples)
+        sizes = np.where(absolute > 0, absolute / n, np.maximum(D.max(axis=0), -D.min(axis=0)))
+        sizes[sizes == 0] = 1.0
+        D /= sizes
         groups = as_groups(kernels, solver.groups)
         return cls(kernels, sizes, groups, X, triples, times, origin, D, about, diagonal / sizes, problem.seed)
 
@@ -217,14 +221,19 @@ class Design:
         """The number of rows that trace and dominance are about."""
         return count(self.condition_rows)
 
-    def cost(self, gamma2: float, *, white: bool) -> Array:
-        """Return γ2 Σ_i K_ii of every normalised base, white's last."""
-        return gamma2 * (np.append(self.diagonal, float(self.n)) if white else self.diagonal)
+    def traces(self, solver: LPDesign) -> Array:
+        """Return Σ_i K_ii of every normalised base, white's last."""
+        white = solver.white and solver.cone != "nonneg"
+        return np.append(self.diagonal, float(self.n)) if white else self.diagonal
 
-    def generation(self, condition: Dominance | None, *, white: bool) -> Generation:
+    def penalties(self, solver: LPDesign) -> tuple[float, Array]:
+        """Return γ1, and γ2 Σ_i K_ii of every normalised base."""
+        gamma1, gamma2 = solver.penalties(int(self.times.sum()), self.n)
+        return gamma1, gamma2 * self.traces(solver)
+
+    def generation(self, solver: LPDesign, condition: Dominance | None) -> Generation:
         """Return a program without penalties."""
-        diagonal = self.cost(1.0, white=white)
-        times = self.times.astype(np.float64)
+        times, diagonal = self.times.astype(np.float64), self.traces(solver)
         return Generation(self.margins, times, self.groups, self.sizes, condition, diagonal, seed=self.seed)
 
     def condition(self, solver: LPDesign) -> Dominance | None:
@@ -248,11 +257,9 @@ class Design:
 
     def optimise(self, solver: LPDesign, step: Any) -> tuple[Optimum, tuple[str, ...]]:
         """Solve for the solver's penalties; return the optimum and what is to be said about the way there."""
-        white = bool(solver.white) and solver.cone != "nonneg"
-        gamma1, gamma2 = solver.penalties(int(self.times.sum()), self.n)
-        cost = self.cost(gamma2, white=white)
+        penalties = self.penalties(solver)
         limits = {"tol": solver.tol, "max_iter": solver.max_iter, "step": step}
-        best = self.generation(self.condition(solver), white=white).solve(gamma1, cost, **limits)
+        best = self.generation(solver, self.condition(solver)).solve(*penalties, **limits)
         if solver.cone != "change-of-basis":
             return best, ()
         stack = self.stack(solver)
@@ -260,13 +267,13 @@ class Design:
             M = change_basis(stack, best.alpha)
             if M is None:
                 return best, (f"the basis was changed {done} times: the last K is not positive definite",)
-            found = self.generation(Dense(M, best.alpha), white=white).solve(gamma1, cost, **limits)
+            found = self.generation(solver, Dense(M, best.alpha)).solve(*penalties, **limits)
             gain = best.upper - found.upper
             if gain > 0:
                 best = found
             if gain <= WORTHWHILE * best.upper:
                 break
-        return best, (f"the basis was changed {done + 1} times; the bounds are those of the last program",)
+        return best, (f"the basis was changed {done + 1} times; the bounds are those of the best linear program",)
 
     # -- the outcome ---------------------------------------------------------------------------------------------
 
@@ -279,12 +286,12 @@ class Design:
         if optimum.status != Status.OPTIMAL:
             warnings.warn(
                 f"lpdesign stopped after {optimum.n_iter} linear programs with a gap of {upper - lower:.3g} (objective "
-                f"{upper:.3g}); raise max_iter, or accept it by a larger tol",
+                f"{upper:.3g}); {_way_on(solver, optimum)}, or accept it by a larger tol",
                 ConvergenceWarning,
                 stacklevel=2,
             )
         by_kernel, by_distance = self._accuracy(kernel)
-        features = feature_weights(self.kernels, weights, width(problem.rows))
+        features = feature_weights(self.kernels, weights, self.X)
         report = {
             "lower_bound": lower,
             "upper_bound": upper,
@@ -304,10 +311,13 @@ class Design:
         if not optimum.strict:
             notes = (
                 *notes,
-                "no mixture of these bases is strictly dominant (identical rows, perhaps), so dominance holds to "
-                "1e-9 of its terms only; white=True makes it hold",
+                "no better mixture of these bases is strictly dominant (identical rows, perhaps), so dominance holds "
+                "to 1e-9 of its terms only; white=True makes it hold",
             )
-        said = (*notes, *self._collapse(solver, weights), *self._remarks(solver, problem, kernel))
+        if not weights.any():
+            log.warning("all weights are 0: see the notes of the report")
+            notes = (*notes, self._collapse(solver, optimum.status))
+        said = (*notes, *self._remarks(problem, kernel))
         return Solution(
             kernel,
             optimum.status,
@@ -334,39 +344,41 @@ class Design:
         both = np.concatenate([self.triples, self.triples[:, [0, 2, 1]]])
         return int(np.count_nonzero(np.unique(both, axis=0, return_counts=True)[1] == 2))
 
-    def _collapse(self, solver: LPDesign, weights: Array) -> tuple[str, ...]:
+    def _collapse(self, solver: LPDesign, status: Status) -> str:
         """Explain α = 0, and name the option that cures it."""
-        if weights.any():
-            return ()
+        if status != Status.OPTIMAL:
+            return "all weights are 0, because the limit came before a better design; see the warning"
         what = "all weights are 0 at the optimum, so every row is as far from every other: "
-        log.warning("%ssee the notes of the report", what)
         T = self.times.sum()
         gain = self.times @ self.margins / T  # what a unit of each normalised base takes off the loss
         if solver.cone != "nonneg" and not solver.white:
             return (
                 what + "no mixture of these bases is diagonally dominant over all rows and worth its cost; "
-                'give white=True, or cone="nonneg", which has no such condition',
+                'give white=True, or cone="nonneg", which has no such condition'
             )
-        if not (gain > 0).any():
+        balanced = "the triples contradict each other (report.contradicting), or compare rows that no base tells apart"
+        if np.abs(gain).max() <= FEASIBILITY:
+            return what + balanced
+        if solver.cone == "nonneg" and gain.max() <= FEASIBILITY:
             return (
                 what + "no base agrees with the triples on average; give other bases, for instance "
-                'bases="weak+directions", and check the order of i, j, k',
+                'bases="weak+directions", and check the order of i, j, k'
             )
         if solver.cone != "nonneg":
-            return (what + f"the penalties outweigh the triples; lower trace={solver.trace} first, then sparsity",)
+            return what + f"the penalties outweigh the triples; lower trace={solver.trace} first, then sparsity"
         gamma1, gamma2 = solver.penalties(int(T), self.n)
         left = np.maximum(gain - gamma2 * self.diagonal / T, 0) * self.sizes
         most = T * float(np.bincount(self.groups, weights=left).max())
         if most > 0 and gamma1 > 0:
-            return (what + f"sparsity outweighs the triples; give a value below {solver.sparsity * most / gamma1:.3g}",)
+            return what + f"sparsity outweighs the triples; give a value below {solver.sparsity * most / gamma1:.3g}"
         priced = self.diagonal > 0
         most = T * float((gain[priced] / self.diagonal[priced]).max(initial=0.0))
         if most > 0 and gamma2 > 0:
             value = solver.trace * most / gamma2
-            return (what + f"trace outweighs the triples; give a value below {value:.3g}, and a small sparsity",)
-        return (what + "the triples contradict each other, and no mixture does better; look at report.contradicting",)
+            return what + f"trace outweighs the triples; give a value below {value:.3g}, and a small sparsity"
+        return what + balanced
 
-    def _remarks(self, solver: LPDesign, problem: Problem, kernel: Mixture) -> tuple[str, ...]:
+    def _remarks(self, problem: Problem, kernel: Mixture) -> tuple[str, ...]:
         assert isinstance(problem.constraint, Triplets)
         said = []
         blind = np.abs(self.margins).max(axis=1) <= 1e-12
@@ -383,6 +395,15 @@ class Design:
                     "squared distances below 0 count as 0, and new rows have no white"
                 )
         return tuple(said)
+
+
+def _way_on(solver: LPDesign, optimum: Optimum) -> str:
+    """Return what to do about a limit."""
+    if optimum.status == Status.TIME_LIMIT:
+        return f"one of them took {SECONDS:.0f} s: give fewer triples or bases"
+    if optimum.n_iter < solver.max_iter:
+        return "rounding leaves no way on: scale the rows, or raise sparsity and trace"
+    return "raise max_iter"
 
 
 def make_bases(solver: LPDesign, problem: Problem, X: Any, triples: Array) -> tuple[Kernel, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metricforge.constraints import Triplets
-from metricforge.errors import InputError, whole_number
+from metricforge.errors import ConvergenceWarning, InputError, whole_number
 from metricforge.kernels import Kernel, is_number
-from metricforge.problem import Problem
+from metricforge.problem import Problem, Status
 from metricforge.rows import as_float64, count, take
 from metricforge.space import represent
 
@@ -95,8 +96,8 @@ def tune(
     accuracy = np.zeros((len(grid[0]), len(grid[1])))
     for fold in range(folds):
         training = Triplets(triplets.triples[part != fold], n=triplets.n)
-        design = Design.of(solver, Problem(space, training, seed))
-        accuracy += _scores(design, solver, rows, triplets.triples[part == fold], *grid) / folds
+        problem = Problem(space, training, seed)
+        accuracy += _scores(problem, solver, triplets.triples[part == fold], *grid) / folds
     # the last of the largest: argmax finds the first
     s, t = np.unravel_index(int(accuracy[::-1, ::-1].argmax()), accuracy.shape)
     best = replace(solver, sparsity=grid[0][::-1][s], trace=grid[1][::-1][t])
@@ -104,27 +105,34 @@ def tune(
 
 
 def _scores(
-    design: Design,
+    problem: Problem,
     solver: LPDesign,
-    rows: Any,
     left_out: Array,
     sparsities: tuple[float, ...],
     traces: tuple[float, ...],
 ) -> Array:
     """Return the accuracy on the triples left out for every pair of penalties."""
+    design = Design.of(solver, problem)
     used, position = np.unique(left_out, return_inverse=True)
-    D = margins(design.kernels, as_float64(take(rows, used)), position.reshape(left_out.shape)) / design.sizes
-    white = bool(solver.white) and solver.cone != "nonneg"
-    program = design.generation(design.condition(solver), white=white)
+    D = margins(design.kernels, as_float64(take(problem.rows, used)), position.reshape(left_out.shape)) / design.sizes
+    program = design.generation(solver, design.condition(solver))
     scores = np.empty((len(sparsities), len(traces)))
+    unfinished = 0
     for s, sparsity in enumerate(sparsities):
         # there and back, so that neighbours in the grid follow each other
         for t in range(len(traces))[:: 1 if s % 2 == 0 else -1]:
             tried = replace(solver, sparsity=sparsity, trace=traces[t])
-            gamma1, gamma2 = tried.penalties(int(design.times.sum()), design.n)
-            cost = design.cost(gamma2, white=white)
-            found = program.solve(gamma1, cost, tol=solver.tol, max_iter=solver.max_iter, step=_silent)
+            gamma1, cost = design.penalties(tried)
+            found = program.solve(gamma1, cost, tol=solver.tol, max_iter=solver.max_iter, step=problem.step)
             scores[s, t] = np.mean(D @ found.alpha[: len(design.kernels)] > 0)
+            unfinished += found.status != Status.OPTIMAL
+    if unfinished:
+        warnings.warn(
+            f"tune: {unfinished} of {scores.size} pairs of penalties stopped at a limit, and are judged by the best "
+            "design until then; raise max_iter, or accept it by a larger tol",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
     return scores
 
 
@@ -133,7 +141,3 @@ def _penalties(values: Any, name: str) -> tuple[float, ...]:
     if not given or not all(is_number(v) and 0 <= v < np.inf for v in given):
         raise InputError(f"{name} must be a list of numbers >= 0, got {values!r}")
     return tuple(sorted(float(v) for v in given))
-
-
-def _silent(step: int, total: int | None = None, **info: float) -> None:
-    """Report progress to nobody."""
