@@ -1,9 +1,9 @@
-"""What one does with a metric: cluster under hints, and the scores of the papers.
+"""What one does with a metric: cluster under hints, classify, and the scores of the papers.
 
 Everything works on plain arrays: an embedding ``Z`` whose Euclidean distances are the metric's (what
 ``metric.transform`` returns) or a Gram matrix.  The scores that compare rows also take the metric itself.  For the
 Rand index, the adjusted Rand index and nearest-neighbour errors use scikit-learn on these arrays; never show a Rand
-index without `one_cluster_rand` beside it.
+index without `one_cluster_rand` beside it.  `KernelRule`, a scikit-learn classifier, is imported when first used.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import heapq
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
@@ -22,6 +23,7 @@ from .rows import as_vectors, blocks, count, is_dask, is_sparse, take, width
 
 if TYPE_CHECKING:
     from .constraints import Chunklets, Pairs, Triplets
+    from .kernelrule import KernelRule as KernelRule
     from .kernels import Kernel
     from .metric import Metric
 
@@ -710,3 +712,10 @@ def _row_numbers(values: Any, n: int, name: str) -> Array:
     if len(bad):
         raise InputError(f"{name} names {first_rows(bad)}, outside 0 .. {n - 1}; rows are counted from 0")
     return rows.astype(np.int64)
+
+
+def __getattr__(name: str) -> Any:
+    # its file imports scikit-learn, which this one must not
+    if name == "KernelRule":
+        return getattr(import_module(".kernelrule", __package__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

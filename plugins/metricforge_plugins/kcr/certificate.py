@@ -1,0 +1,161 @@
+"""A lower bound on the optimum: a feasible point of the dual, made from the multipliers of the smoothed problem.
+
+For 0 <= β_ij <= a_i <= 1 with Σ β_ij τ_ij <= 0 and λI + Σ β_ij τ_ij z_ij z_ij' ⪰ 0, z_ij = φ_i − φ_j,
+
+    Σ_i a_i (2 − n_i⁺) + Σ_ij β_ij  <=  optimum,
+
+because [x]₊ >= a x and [x]₊ >= b x for multipliers in [0, 1], and what is left depends on W and h by
+⟨λI + Σ β τ z z', W⟩ − h Σ β τ >= 0.  For the logistic bound [x]₊ >= a x becomes log(1 + e^x) >= a x + H(a), with the
+entropy H(a) = −a log a − (1 − a) log(1 − a), and 2 − n_i⁺ becomes 1 − n_i⁺.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricforge import eigen
+
+from .objective import Multipliers, Objective, Smoothing
+
+Array = NDArray[Any]
+
+DENSE = 1000
+"""Features up to which all eigenpairs are computed; beyond, the lowest few."""
+FEW = 12
+"""How many."""
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """What the multipliers at a point say.
+
+    Attributes
+    ----------
+    bound : float
+        The lower bound.
+    dual : float
+        The same before it was scaled to satisfy the matrix inequality: what the bound tends to.
+    loss : float
+        How much of the gap is due to smoothing.
+    peak : float
+        The largest a_i.
+    values, vectors : (k,) and (m, k) arrays
+        The lowest eigenpairs of Σ β τ z z', the gradient of the data term in W.
+    """
+
+    bound: float
+    dual: float
+    loss: float
+    peak: float
+    values: Array
+    vectors: Array
+
+
+def certify(objective: Objective, scale: Array, lam: float, P: Array, h: float, smoothing: Smoothing) -> Certificate:
+    """Make a dual feasible point from the derivatives at (P, h).
+
+    The multipliers with τ = +1 shrink until Σ β τ <= 0, then all of them until the matrix inequality holds; a_i is then
+    the best that the β_ij of its row allow.  At an exact minimiser of the smoothed problem both factors are 1.
+
+    Cost: O(p (m + r)) and O(n m²) for M = Σ β τ z z', O(m³) for its eigenvalues; memory O(m² + block).
+    """
+    plus, minus = _totals(objective, P, h, smoothing)
+    theta = min(1.0, minus / plus) if plus > 0 else 1.0
+    F = objective.F
+    m, n = F.shape
+    R, degree, top = np.zeros((m, m)), np.zeros(n), np.zeros(n)
+    loss = 0.0
+    for part in objective.multipliers(P, h, smoothing):
+        C, rows, cols = _shrink(part.C, theta), part.rows, part.cols
+        top[rows] = _largest(C)
+        degree[rows] += C.sum(axis=1)
+        degree[cols] += C.sum(axis=0)
+        R += F[:, rows] @ (C @ F[:, cols].T)
+        loss += _loss(part, smoothing)
+    M = (F * degree) @ F.T - R - R.T
+    M /= scale
+    M /= scale[:, None]
+    values, vectors = _lowest(M)
+    # rounding must not make an infeasible point look feasible
+    lowest = float(values[0]) - m * np.finfo(np.float64).eps * float(np.abs(M).max())
+    c = min(1.0, lam / -lowest) if lowest < 0 else 1.0
+    total = theta * plus + minus
+    bound, dual = (_value(objective, factor * top) + factor * total for factor in (c, 1.0))
+    return Certificate(bound, dual, loss, float(top.max()), values, vectors)
+
+
+def trivial_bound(objective: Objective) -> float:
+    """Return the bound of β = 0: what rows without company lose in any case."""
+    return _value(objective, np.zeros(objective.pairs.n))
+
+
+def _totals(objective: Objective, P: Array, h: float, smoothing: Smoothing) -> tuple[float, float]:
+    """Return Σ β over τ = +1 and over τ = −1."""
+    plus = minus = 0.0
+    for part in objective.multipliers(P, h, smoothing):
+        data = _entries(part.C)
+        up, both = float(np.maximum(data, 0).sum()), float(np.abs(data).sum())
+        plus, minus = plus + up, minus + both - up
+    return plus, minus
+
+
+def _value(objective: Objective, least: Array) -> float:
+    """Return the largest Σ_i a_i (2 − n_i⁺), or its logistic counterpart, over least_i <= a_i <= 1."""
+    offset = objective.offset
+    if not objective.logistic:
+        return float((np.where(offset > 0, 1.0, least) * offset).sum())
+    from scipy.special import entr, expit
+
+    a = np.maximum(least, expit(offset))
+    return float((a * offset + entr(a) + entr(1 - a)).sum())
+
+
+def _shrink(C: Any, theta: float) -> Any:
+    if theta == 1:
+        return C
+    if isinstance(C, np.ndarray):
+        return np.where(C > 0, theta * C, C)
+    C = C.copy()
+    C.data[C.data > 0] *= theta
+    return C
+
+
+def _largest(C: Any) -> Array:
+    if isinstance(C, np.ndarray):
+        return np.asarray(np.abs(C).max(axis=1))
+    return np.asarray(np.maximum.reduceat(np.abs(C.data), C.indptr[:-1]))
+
+
+def _loss(part: Multipliers, smoothing: Smoothing) -> float:
+    """Return Σ a_i μ b_ij (1 − b_ij) / 2 and the same of the outer hinges: the smoothed value less the dual one."""
+    beta = np.abs(_entries(part.C))
+    inner = 0.5 * smoothing.mu * float((beta * (1 - part.b)).sum())
+    return inner + 0.5 * smoothing.width * float((part.a * (1 - part.a / smoothing.cap)).sum())
+
+
+def _entries(C: Any) -> Array:
+    return C if isinstance(C, np.ndarray) else np.asarray(C.data)
+
+
+def _lowest(M: Array) -> tuple[Array, Array]:
+    """Return the lowest eigenpairs, ascending: all of them, or a few of a large M."""
+    M = (M + M.T) / 2
+    if len(M) > DENSE:
+        w, V = eigen.top(-M, FEW, tol=1e-6)
+        # an iterative solver may miss the lowest one, a Cholesky factor does not
+        if _is_positive(M, 1e-6 * abs(w[0]) + w[0]):
+            return -w - 1e-6 * abs(w[0]), V
+    w, V = np.linalg.eigh(M)
+    return w, V
+
+
+def _is_positive(M: Array, shift: float) -> bool:
+    try:
+        np.linalg.cholesky(M + shift * np.eye(len(M)))
+    except np.linalg.LinAlgError:
+        return False
+    return True

@@ -1,0 +1,160 @@
+"""The fused loops over pairs, compiled; the only file that imports numba.
+
+Each loop runs over a range of rows i and adds up, for x_ij = 1 + τ_ij (‖y_i − y_j‖² − h), the smoothed data term, its
+slope in h and its gradient in Y.  The loops release the GIL, so ranges run in threads; no two ranges write to the same
+place, so the answer does not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+# Sums may be reordered, which vectorises them; NaN and infinity keep their meaning.
+_FAST = {"reassoc", "contract", "arcp", "nsz"}
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _outer(x: float, width: float) -> tuple[float, float]:  # pragma: no cover
+    """Return Ψ(x) and Ψ'(x): the hinge smoothed over ``width``, or the logistic bound where width is 0."""
+    if width > 0.0:
+        a = min(1.0, max(0.0, 0.5 + x / width))
+        return a * x + 0.5 * width * a * (1.0 - a), a
+    if x > 0.0:
+        e = np.exp(-x)
+        return x + np.log1p(e), 1.0 / (1.0 + e)
+    e = np.exp(x)
+    return np.log1p(e), e / (1.0 + e)
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)  # type: ignore[untyped-decorator]
+def _span(d: Array, c: Array, tau: float, h: float, mu: float) -> float:  # pragma: no cover
+    """Return Σ_j φ(x_j) over rows that all have the same τ, and write τ φ'(x_j) into ``c``."""
+    total = 0.0
+    inverse = 1.0 / mu
+    for j in range(len(d)):
+        x = 1.0 + tau * (d[j] - h)
+        b = min(1.0, max(0.0, 0.5 + x * inverse))
+        c[j] = tau * b
+        total += b * x + 0.5 * mu * b * (1.0 - b)
+    return total
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)  # type: ignore[untyped-decorator]
+def grouped(
+    Yt: Array,
+    group: Array,
+    same: Array,
+    offset: Array,
+    h: float,
+    mu: float,
+    width: float,
+    cap: float,
+    i0: int,
+    i1: int,
+    Gt: Array,
+) -> tuple[float, float]:  # pragma: no cover
+    """Add rows i0:i1, each against its whole group: rows ``group[i]``, of which ``same[i]`` share its class.
+
+    ``Yt`` and the gradient ``Gt`` are (r, n): the loops over j then read and write neighbouring numbers.
+    """
+    r = len(Yt)
+    longest = 0
+    for i in range(i0, i1):
+        longest = max(longest, group[i, 1] - group[i, 0])
+    d = np.empty(longest)
+    c = np.empty(longest)
+    value = 0.0
+    slope = 0.0
+    for i in range(i0, i1):
+        g0, g1 = group[i, 0], group[i, 1]
+        size = g1 - g0
+        first, last = same[i, 0] - g0, same[i, 1] - g0
+        d[:size] = 0.0
+        for k in range(r):
+            row = Yt[k, g0:g1]
+            own = Yt[k, i]
+            for j in range(size):
+                t = row[j] - own
+                d[j] += t * t
+        total = _span(d[:first], c[:first], -1.0, h, mu)
+        total += _span(d[first:last], c[first:last], 1.0, h, mu)
+        total += _span(d[last:size], c[last:size], -1.0, h, mu)
+        psi, a = _outer(offset[i] + total, width)
+        value += cap * psi
+        a *= cap
+        if a == 0.0:
+            continue
+        pull = 0.0
+        for j in range(size):
+            c[j] *= a
+            pull += c[j]
+        slope -= pull
+        for k in range(r):
+            row, out = Yt[k, g0:g1], Gt[k, g0:g1]
+            own = Yt[k, i]
+            back = 0.0
+            for j in range(size):
+                t = 2.0 * c[j] * (row[j] - own)
+                out[j] += t
+                back += t
+            Gt[k, i] -= back
+    return value, slope
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def listed(
+    Y: Array,
+    begin: Array,
+    split: Array,
+    partner: Array,
+    offset: Array,
+    h: float,
+    mu: float,
+    width: float,
+    cap: float,
+    i0: int,
+    i1: int,
+    G: Array,
+) -> tuple[float, float]:  # pragma: no cover
+    """Add rows i0:i1, each against its own list of partners: of its class up to ``split[i]``, of others from there."""
+    r = Y.shape[1]
+    longest = 0
+    for i in range(i0, i1):
+        longest = max(longest, begin[i + 1] - begin[i])
+    c = np.empty(longest)
+    value = 0.0
+    slope = 0.0
+    for i in range(i0, i1):
+        total = 0.0
+        for p in range(begin[i], begin[i + 1]):
+            j = partner[p]
+            d = 0.0
+            for k in range(r):
+                t = Y[i, k] - Y[j, k]
+                d += t * t
+            tau = 1.0 if p < split[i] else -1.0
+            x = 1.0 + tau * (d - h)
+            b = min(1.0, max(0.0, 0.5 + x / mu))
+            c[p - begin[i]] = tau * b
+            total += b * x + 0.5 * mu * b * (1.0 - b)
+        psi, a = _outer(offset[i] + total, width)
+        value += cap * psi
+        a *= cap
+        if a == 0.0:
+            continue
+        for p in range(begin[i], begin[i + 1]):
+            w = a * c[p - begin[i]]
+            if w != 0.0:
+                j = partner[p]
+                slope -= w
+                for k in range(r):
+                    t = 2.0 * w * (Y[i, k] - Y[j, k])
+                    G[i, k] += t
+                    G[j, k] -= t
+    return value, slope

@@ -1,0 +1,206 @@
+"""The objective of eq. (9), smoothed, with its gradient in a factor of W."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .pairs import Compared, Distances, Grouped
+
+Array = NDArray[Any]
+
+COMPILE_FROM = 40_000
+"""Pairs from which the compiled loops pay: below, a whole fit in NumPy takes less time than loading them."""
+THREADS_FROM = 250_000
+"""Pairs from which the loops are cut into ranges for threads."""
+RANGES = 16
+"""How many ranges: a constant, so that sums do not depend on the machine."""
+OUTER = 10.0
+"""The outer hinge, a sum of many inner ones, is smoothed over this many times their width."""
+EXACT = 1e-12
+"""A smoothing width that adds less to a hinge than rounding does."""
+
+
+@dataclass(frozen=True)
+class Smoothing:
+    """How hinges are rounded off.
+
+    Attributes
+    ----------
+    mu : float
+        The inner hinge becomes φ(x) = max over 0 <= b <= 1 of b x + μ b (1 − b) / 2: equal to [x]₊ where |x| >= μ/2,
+        above it by at most μ/8 in between.  The outer one alike, over 10 μ.
+    cap : float
+        The slope of the outer hinge, at most 1.  Where all multipliers of the solution stay below the cap the solution
+        is that of slope 1 (an exact penalty), and the problem is better conditioned by the factor 1 / cap.
+    logistic : bool
+        Ψ(x) = log(1 + e^(x−1)) in place of [x]₊ outside (Sec. 4 of the paper); it needs no smoothing.
+    """
+
+    mu: float
+    cap: float = 1.0
+    logistic: bool = False
+
+    @property
+    def width(self) -> float:
+        """The width of the outer hinge, 0 for the logistic bound."""
+        return 0.0 if self.logistic else OUTER * self.mu
+
+    def inner(self, x: Array) -> tuple[Array, Array]:
+        """Return φ(x) and φ'(x)."""
+        return _hinge(x, self.mu)
+
+    def outer(self, x: Array) -> tuple[Array, Array]:
+        """Return Ψ(x) and Ψ'(x)."""
+        if self.logistic:
+            return np.logaddexp(0, x), np.exp(-np.logaddexp(0, -x))
+        psi, a = _hinge(x, self.width)
+        return self.cap * psi, self.cap * a
+
+
+def _hinge(x: Array, width: float) -> tuple[Array, Array]:
+    b = np.clip(0.5 + x / width, 0.0, 1.0)
+    return b * x + 0.5 * width * b * (1 - b), b
+
+
+class Multipliers(NamedTuple):
+    """The derivatives of a block of rows: a_i = Ψ', b_ij = φ' and C = τ_ij a_i b_ij, dense or CSR."""
+
+    rows: slice
+    cols: slice
+    value: float
+    a: Array
+    b: Array
+    C: Any
+
+
+class Objective:
+    """Σ_i Ψ(2 − n_i⁺ + Σ_j φ(1 + τ_ij (ρ²_ij − h))) + tr(diag(λ_k) P P') over a factor P (m, r) and h >= 0.
+
+    ρ²_ij = ‖P'(f_i − f_j)‖² on the columns f_i of F.  F holds centred features in scaled coordinates (see
+    `metricforge_plugins.kcr.coordinates`), which is why the weight of the trace is a vector.
+
+    Cost of one evaluation: O(m n r + p r) for p pairs; memory for Y (n, r) and its gradient beside F.
+    """
+
+    def __init__(self, F: Array, pairs: Compared, penalty: Array, *, logistic: bool = False) -> None:
+        self.F, self.pairs, self.penalty, self.logistic = F, pairs, penalty, logistic
+        # [2 − n_i⁺ + ...]₊ = [1 + x]₊ with x what the paper writes inside its step function; log(1 + e^x) alike
+        self.offset = (1.0 if logistic else 2.0) - pairs.plus
+        self.compiled = pairs.count >= COMPILE_FROM
+
+    def __call__(self, P: Array, h: float, smoothing: Smoothing) -> tuple[float, Array, float]:
+        """Return the value, the gradient in P and the slope in h."""
+        Yt = P.T @ self.F  # (r, n)
+        value, slope, Gt = (self._loops if self.compiled else self._sums)(Yt, h, smoothing)
+        weighted = self.penalty[:, None] * P
+        return value + float(np.vdot(P, weighted)), self.F @ Gt.T + 2 * weighted, slope
+
+    def exact(self, P: Array, h: float) -> float:
+        """Return the value without smoothing."""
+        smoothing = Smoothing(EXACT, logistic=self.logistic)
+        data = (self._loops if self.compiled else self._sums)(P.T @ self.F, h, smoothing)[0]
+        return data + float(np.vdot(P, self.penalty[:, None] * P))
+
+    def without_metric(self) -> tuple[float, float]:
+        """Return the best h at W = 0, where every distance is 0, and the objective there."""
+        plus, minus = self.pairs.plus, self.pairs.sizes - self.pairs.plus
+        kinds, counts = np.unique(np.stack([self.offset, plus, minus]), axis=1, return_counts=True)
+        offset, plus, minus = kinds[:, :, None]
+        # h > 1 only adds; below, the hinge is piecewise linear with kinks where a row's bracket is 0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            kinks = ((offset + plus + minus) / (plus - minus)).ravel()
+        h = np.unique(np.append(np.linspace(0, 1, 21), kinks[(kinks > 0) & (kinks < 1)]))
+        inside = offset + plus * np.maximum(1 - h, 0) + minus * (1 + h)
+        values = counts @ Smoothing(EXACT, logistic=self.logistic).outer(inside)[0]
+        best = int(values.argmin())
+        return float(h[best]), float(values[best])
+
+    def multipliers(self, P: Array, h: float, smoothing: Smoothing) -> Iterator[Multipliers]:
+        """Yield the derivatives by blocks of rows."""
+        return self._blocks((P.T @ self.F).T, h, smoothing)
+
+    def close(self) -> None:
+        """Let the threads go."""
+        if "_threads" in self.__dict__:
+            self._threads.shutdown()
+
+    # -- in NumPy ------------------------------------------------------------------------------------------------
+
+    def _blocks(self, Y: Array, h: float, smoothing: Smoothing) -> Iterator[Multipliers]:
+        for part in self.pairs.distances(Y):
+            x = part.D - h
+            x *= part.tau
+            x += 1
+            v, b = smoothing.inner(x)
+            total = v.sum(axis=1) if part.begin is None else np.add.reduceat(v, part.begin[:-1])
+            psi, a = smoothing.outer(self.offset[part.rows] + total)
+            yield Multipliers(part.rows, part.cols, float(psi.sum()), a, b, _weights(part, a, b))
+
+    def _sums(self, Yt: Array, h: float, smoothing: Smoothing) -> tuple[float, float, Array]:
+        Y = Yt.T
+        G = np.zeros_like(Y)
+        value = slope = 0.0
+        for part in self._blocks(Y, h, smoothing):
+            C, rows, cols = part.C, part.rows, part.cols
+            out, back = C.sum(axis=1), C.sum(axis=0)
+            value += part.value
+            slope -= float(out.sum())
+            G[rows] += 2 * (out[:, None] * Y[rows] - C @ Y[cols])
+            G[cols] += 2 * (back[:, None] * Y[cols] - C.T @ Y[rows])
+        return value, slope, G.T
+
+    # -- compiled ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _threads(self) -> ThreadPoolExecutor:
+        return ThreadPoolExecutor(min(RANGES, os.cpu_count() or 1))
+
+    def _loops(self, Yt: Array, h: float, smoothing: Smoothing) -> tuple[float, float, Array]:
+        from . import loops
+
+        pairs, offset = self.pairs, self.offset
+        how = (float(h), smoothing.mu, smoothing.width, smoothing.cap)
+        if not isinstance(pairs, Grouped):
+            Y = np.ascontiguousarray(Yt.T)
+            G = np.zeros_like(Y)
+            value, slope = loops.listed(Y, pairs.begin, pairs.split, pairs.partner, offset, *how, 0, pairs.n, G)
+            return value, slope, G.T
+        Yt = np.ascontiguousarray(Yt)
+        if pairs.count < THREADS_FROM:
+            Gt = np.zeros_like(Yt)
+            value, slope = loops.grouped(Yt, pairs.group, pairs.same, offset, *how, 0, pairs.n, Gt)
+            return value, slope, Gt
+        ranges = self._ranges
+        alone = len(pairs.starts) > 2  # ranges of whole groups write to rows of their own
+        Gts = [np.zeros_like(Yt)] * len(ranges) if alone else [np.zeros_like(Yt) for _ in ranges]
+        run: Callable[..., tuple[float, float]] = loops.grouped
+        jobs = [
+            self._threads.submit(run, Yt, pairs.group, pairs.same, offset, *how, i0, i1, Gt)
+            for (i0, i1), Gt in zip(ranges, Gts, strict=True)
+        ]
+        done = [job.result() for job in jobs]
+        Gt = Gts[0] if alone else np.add.reduce(Gts)
+        return sum(v for v, _ in done), sum(s for _, s in done), Gt
+
+    @cached_property
+    def _ranges(self) -> list[tuple[int, int]]:
+        assert isinstance(self.pairs, Grouped)
+        return self.pairs.ranges(RANGES)
+
+
+def _weights(part: Distances, a: Array, b: Array) -> Any:
+    if part.begin is None:
+        return part.tau * b * a[:, None]
+    from scipy.sparse import csr_array
+
+    data = part.tau * b * np.repeat(a, np.diff(part.begin))
+    entries: Any = (data, part.partner, part.begin)
+    return csr_array(entries, shape=(len(a), part.cols.stop))
