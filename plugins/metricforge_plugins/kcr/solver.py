@@ -235,7 +235,11 @@ class Sample:
 
 
 def _features(problem: Problem, rows: Array) -> Array:
-    """Return the float64 features of some rows; those of the others are never computed."""
+    """Return the float64 features of some rows; those of the others are never computed.
+
+    They are computed here, in the same blocks wherever the rows live: descent on a problem that is not convex would make
+    a visible difference of the rounding of others.
+    """
     space = problem.space
     n, m = len(rows), space.map.columns
     check_memory(24 * n * m, f"the features of {n} rows", "lower the rank, or n_pairs")
@@ -244,9 +248,8 @@ def _features(problem: Problem, rows: Array) -> Array:
 
 def _embedded(problem: Problem, L: Array, rows: Array) -> Array:
     """Return the float64 features of some rows times L; of a dask array nothing wider than that is gathered."""
-    embed, X = problem.space.map.rotated(L), problem.rows
-    Z = _rows.take(embed(X), rows) if _rows.is_dask(X) else embed(_rows.take(X, rows))
-    return np.asarray(Z, dtype=np.float64)
+    embed = problem.space.map.rotated(L)
+    return _rows.map_taken(embed.block, problem.rows, rows, embed.columns, np.float64)
 
 
 def _spread(Phi: Array, mean: Array) -> float:
