@@ -15,43 +15,14 @@ from metricforge_plugins.lpdesign.solver import LPDesign
 from metricforge_plugins.lpdesign.tune import tune
 
 import metricforge as mf
-from metricforge import datasets
 from metricforge.kernels import RBF, Polynomial
-from metricforge.tasks import triplet_accuracy
+from metricforge.reproduce.lpdesign import PEER_CODE, PEER_SECONDS, SETS, TESTING, percent, split
+from metricforge.reproduce.peers import NEEDS, peer_results
 
-from .peers import NEEDS, peer_results
 from .run import Table
 
-SETS = {
-    "housing": "boston",
-    "ionosphere": "ionosphere",
-    "iris": "iris",
-    "wine": "wine",
-    "balance": "balance_scale",
-    "breast (wdbc)": "wdbc",
-    "soybean": "soybean_small",
-    "protein": "protein",
-    "pima": "pima",
-}
-SPLITS, TRAINING, TESTING = 10, 1500, 1000
+SPLITS = 10
 PEERS = ("MMC", "ITML", "SCML")
-PEER_SECONDS = 60
-
-PEER_CODE = """
-from metric_learn import ITML, MMC, SCML
-def learn(peer, z):
-    X, t = z["X"], z["triples"]
-    if peer == "SCML":
-        return SCML(random_state=0).fit(X[t]).get_mahalanobis_matrix()
-    i, j, k = t.T
-    pairs = np.concatenate([np.stack([X[i], X[j]], 1), np.stack([X[i], X[k]], 1)])
-    signs = np.repeat([1, -1], len(t))
-    return {"ITML": ITML, "MMC": MMC}[peer](random_state=0).fit(pairs, signs).get_mahalanobis_matrix()
-def score(M, z):
-    i, j, k = z["held_out"].T
-    d = lambda a, b: np.einsum("ij,jk,ik->i", z["X_test"][a] - z["X_test"][b], M, z["X_test"][a] - z["X_test"][b])
-    return 100 * float(np.mean((d(i, j) < d(i, k)) & (d(i, j) < d(j, k))))
-"""
 
 
 def run(quick: bool = False) -> Table:
@@ -91,44 +62,8 @@ def run(quick: bool = False) -> Table:
     return table
 
 
-# --------------------------------------------------------------------------------------------------------------- splits
-
-
 def key(name: str, s: int) -> str:
     return f"{SETS[name]}-{s}"
-
-
-def draw(y: np.ndarray, size: int, rng: np.random.Generator) -> np.ndarray:
-    """Three random rows, kept when exactly the first two share a class."""
-    found = np.empty((0, 3), dtype=int)
-    while len(found) < size:
-        t = rng.integers(len(y), size=(4 * size, 3))
-        keep = (t[:, 0] != t[:, 1]) & (y[t[:, 0]] == y[t[:, 1]]) & (y[t[:, 0]] != y[t[:, 2]])
-        found = np.concatenate([found, t[keep]])
-    return found[:size]
-
-
-def split(name: str, s: int) -> dict[str, np.ndarray]:
-    X, y = datasets.load(SETS[name])
-    rng = np.random.default_rng(1000 + s)
-    while True:
-        order = rng.permutation(len(X))
-        cut = round(0.85 * len(X))
-        train, test = order[:cut], order[cut:]
-        counts = np.bincount(y[test])
-        if (counts > 0).sum() > 1 and counts.max() > 1:
-            break
-    mean, spread = X[train].mean(axis=0), X[train].std(axis=0)
-    Z = (X - mean) / np.where(spread > 0, spread, 1)
-    return {
-        "X": Z[train],
-        "triples": draw(y[train], TRAINING, rng),
-        "X_test": Z[test],
-        "held_out": draw(y[test], TESTING, rng),
-    }
-
-
-# ----------------------------------------------------------------------------------------------------------------- ours
 
 
 def our_results(name: str, s: int) -> list[float]:
@@ -136,17 +71,12 @@ def our_results(name: str, s: int) -> list[float]:
     part = split(name, s)
     X = part["X"]
     triplets = mf.Triplets(part["triples"], n=len(X))
-    held_out = mf.Triplets(part["held_out"], n=len(part["X_test"]))
-
-    def percent(kernel: mf.Kernel) -> float:
-        return 100 * triplet_accuracy(kernel, part["X_test"], held_out, by="kernel", both=True)
-
-    scores = [percent(RBF("median").resolve(X)), percent(Polynomial(2))]
+    scores = [percent(RBF("median").resolve(X), part), percent(Polynomial(2), part)]
     for bases in ("weak", "weak+directions"):
         started = time.process_time()
         best = tune(X, triplets, solver=LPDesign(bases=bases), seed=s).solver
         tuned = time.process_time()
         metric = mf.learn(X, triplets, method="lpdesign", solver=best, seed=s)
         seconds = [tuned - started, time.process_time() - tuned]
-        scores.append(percent(metric.kernel))
+        scores.append(percent(metric.kernel, part))
     return [*scores, *seconds]
