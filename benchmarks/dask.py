@@ -28,16 +28,20 @@ def run(quick: bool = False) -> Table:
     table = Table(["pass", "rows", "NumPy s", "one worker / NumPy", "one worker / two workers"])
     repeats = 1 if quick else 3
     with threadpool_limits(1):
-        works = [gram(2000 if quick else 20_000), features(5000 if quick else 200_000), graph(2000 if quick else 30_000)]
+        works = [
+            gram(2000 if quick else 20_000),
+            features(5000 if quick else 200_000),
+            graph(2000 if quick else 30_000),
+        ]
         for name, n, here, prepare in works:
             seconds = best_of(here, repeats)
             one, two = (on_workers(workers, prepare, repeats) for workers in (1, 2))
             table.add(name, n, seconds, one / seconds, one / two)
     table.notes += [
         "to reach: one worker <= 1.15 times NumPy, two workers >= 1.6 times one",
-        f"best of {repeats}; one BLAS thread in every process, {os.cpu_count()} cores for client, scheduler and workers",
-        "Gram: row sums of the n × n Gaussian Gram matrix, d = 32, a block of 64 MB at a time; features: column sums of "
-        "256 landmark features, d = 32; graph: exact 10 nearest neighbours, d = 32",
+        f"best of {repeats}; one BLAS thread in every process, {os.cpu_count()} cores for client, scheduler, workers",
+        "Gram: row sums of the n × n Gaussian Gram matrix, d = 32, a block of 50 MB at a time; features: column sums "
+        "of 256 landmark features, d = 32; graph: exact 10 nearest neighbours, d = 32",
     ]
     return table
 

@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -116,9 +117,17 @@ def compute(*lazy: Any) -> tuple[Any, ...]:
         if at is None:
             with _counting(watch):
                 return tuple(dask.compute(*lazy))
-        held = at.persist(list(lazy))
+        held = persisted(at, list(lazy))
         _wait(held, watch)
         return tuple(dask.compute(*held))
+
+
+def persisted(at: Any, lazy: Any) -> Any:
+    """Return collections whose chunks are being computed on the workers of a client and stay there."""
+    with warnings.catch_warnings():
+        # labels and rows in memory have no other way to go, and go once
+        warnings.filterwarnings("ignore", message="Sending large graph")
+        return at.persist(lazy)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The top eigenpairs of a symmetric matrix or operator: PRIMME, ARPACK, LAPACK or a solver of your own.
+"""The top eigenpairs of a symmetric matrix or operator: block Lanczos, PRIMME, ARPACK, LAPACK or one of your own.
 
 A residual says that a pair is an eigenpair, not that it is one of the largest: on repeated eigenvalues (must-link
 cliques, disconnected graphs) PRIMME and ARPACK both return too few copies without a word.  So whichever iterative
@@ -32,6 +32,7 @@ from .errors import (
     nearest,
     whole_number,
 )
+from .lanczos import SINGLE_TOL, lanczos_pairs
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -54,6 +55,8 @@ _COLUMNS = 16
 _SEARCH_PRODUCTS = 40
 # A warm start to this tolerance is what "auto" prefers PRIMME for.
 _LOOSE_TOL = 1e-4
+# From so many pairs on "auto" takes block Lanczos, at a tol of 2e-5 and more and below it.
+_MANY_LOOSE, _MANY = 32, 100
 # Below this relative residual rounding decides.
 _TOL_FLOOR = 1e-12
 
@@ -68,7 +71,8 @@ class Eigensolver(Protocol):
     Parameters
     ----------
     A : LinearOperator, shape (n, n), float64
-        Symmetric, its largest absolute eigenvalue about 1.  ``A @ X`` takes one vector or a block.
+        Symmetric, its largest absolute eigenvalue about 1.  ``A @ X`` takes one vector or a block; a float32 block is
+        multiplied in float32.
     k : int
         How many of the algebraically largest eigenpairs are wanted; 2 k < n.
     tol : float
@@ -144,10 +148,10 @@ def top(
         checked on the products it returns.  An exception raised by an operator leaves as it is.
     k : int
         1 <= k <= n.
-    solver : {"auto", "primme", "arpack", "dense"} or Eigensolver
-        "auto" is dense for n up to 500 or 4k, above that ARPACK; or PRIMME, where it is installed, for a start
-        from ``v0`` and a ``tol`` of at least 1e-4.  Any iterative solver gives way to LAPACK when n <= 20 or
-        n <= 2k.
+    solver : {"auto", "lanczos", "primme", "arpack", "dense"} or Eigensolver
+        "auto" is dense for n up to 500 or 4k, above that block Lanczos for many pairs (k >= 100, or k >= 32 with a
+        ``tol`` of at least 2e-5) and ARPACK for few; or PRIMME, where it is installed, for few pairs from a start
+        ``v0`` and a ``tol`` of at least 1e-4.  Any iterative solver gives way to LAPACK when n <= 20 or n <= 2k.
     tol : float
         Each residual ``|Av - wv|`` is at most ``tol`` times the largest absolute eigenvalue (estimated from below by
         a few Lanczos steps); eigenvalues are then good to about ``tol`` squared over their gap.  Raised to 1e-12.
@@ -176,10 +180,10 @@ def top(
 
     Notes
     -----
-    Memory beside A: LAPACK n^2; ARPACK max(2k + 1, 40) vectors; PRIMME about
-    max(2k, 30) + 40 vectors; the search 40; the answer and its product 2k.  A sparse A is copied when it is not
-    float64 CSR, and once more without its small components when it has any: those are solved densely, apart, so
-    that isolated rows neither cost iterations nor repeat eigenvalues.
+    Memory beside A: LAPACK n^2; ARPACK max(2k + 1, 40) vectors; block Lanczos 2k + 64 in float32 (float64 below
+    tol = 2e-5); PRIMME about max(2k, 30) + 40 vectors; the search 40; the answer and its product 2k.  A sparse A is
+    copied when it is not float64 CSR, and once more without its small components when it has any: those are solved
+    densely, apart, so that isolated rows neither cost iterations nor repeat eigenvalues.
 
     The search stops when its largest Ritz value plus residual is below the smallest returned value (plus tol), so
     it costs little when the spectrum has a gap after k, and about as much as one more pair when it has none.
@@ -250,6 +254,7 @@ class _Operator:
         self.spare = 0  # products still granted after a limit
         self._limit = limit
         self._deadline = deadline
+        self._single: Any = None  # A / unit in float32
 
     def stop(self) -> bool:
         """Say whether a limit is passed; once it is, it stays so."""
@@ -263,7 +268,7 @@ class _Operator:
     def __call__(self, X: Floats) -> Floats:
         columns = X.shape[1] if X.ndim == 2 else 1
         if columns > _COLUMNS:
-            Y = np.empty(X.shape)
+            Y = np.empty(X.shape, dtype=X.dtype)
             for j in range(0, columns, _COLUMNS):
                 Y[:, j : j + _COLUMNS] = self(X[:, j : j + _COLUMNS])
             return Y
@@ -271,15 +276,29 @@ class _Operator:
             self.spare -= columns
         if self.spare < 0 or self.error is not None:
             raise Stop(self.reached)
+        single = X.dtype == np.float32
+        A, unit = self._in_single() if single else (self.A, self.unit)
         try:
-            Y = np.asarray(self.A @ X)
+            Y = np.asarray(A @ X)
             _check_product(X, Y)
         except BaseException as error:
             # PRIMME would turn it into a number, and a KeyboardInterrupt into a line on stderr.
             self.error = error
             raise Stop from error
         self.n_products += columns
-        return Y.astype(np.float64, copy=False) / self.unit
+        return np.asarray(Y / unit, dtype=np.float32 if single else np.float64)
+
+    def _in_single(self) -> tuple[Any, float]:
+        """Return what a float32 block is multiplied by, and the unit of the product.
+
+        A sparse A is kept in float32 too, for half the memory traffic, and divided first: its range is that of float64.
+        """
+        if not _is_sparse(self.A):
+            return self.A, self.unit
+        if self._single is None:
+            data = (self.A.data / self.unit).astype(np.float32)
+            self._single = type(self.A)((data, self.A.indices, self.A.indptr), shape=self.A.shape)
+        return self._single, 1.0
 
 
 def _solve(
@@ -650,8 +669,11 @@ def _orthonormal(W: NDArray[Any], *bases: Floats) -> Floats:
 
 def _unit_columns(W: Floats, floor: float) -> Floats:
     """Divide the columns by their norms; those at or below ``floor`` are dropped."""
-    norms = np.linalg.norm(W, axis=0)
-    return np.asarray(W[:, norms > floor] / norms[norms > floor])
+    norms = np.sqrt(np.einsum("ij,ij->j", W, W))  # np.linalg.norm would hold two more arrays of this shape
+    keep = norms > floor
+    if not keep.all():
+        W, norms = W[:, keep], norms[keep]
+    return np.asarray(W / norms)
 
 
 def _signed(V: Floats) -> Floats:
@@ -679,10 +701,16 @@ def _backend(solver: str | Eigensolver, n: int, k: int, tol: float, warm: bool) 
     if solver == "auto":
         if n <= max(_DENSE_ROWS, 4 * k):
             return None
-        # CPU time of PRIMME over ARPACK on kNN graphs of 30,000 rows, k = 16 and 64: WARM with v0 at
-        # tol = 1e-3, COLD without, TIGHT at 1e-6.
+        # Measured by the benchmark simplenpkl-eigen: at a loose tol the basis is float32 and half as long to read.
+        if k >= (_MANY_LOOSE if tol >= 2 * SINGLE_TOL else _MANY):
+            return lanczos_pairs
         return primme_pairs if warm and tol >= _LOOSE_TOL and _has_primme() else arpack_pairs
-    known: dict[str, Eigensolver | None] = {"primme": primme_pairs, "arpack": arpack_pairs, "dense": None}
+    known: dict[str, Eigensolver | None] = {
+        "lanczos": lanczos_pairs,
+        "primme": primme_pairs,
+        "arpack": arpack_pairs,
+        "dense": None,
+    }
     if isinstance(solver, str):
         if solver not in known:
             raise UnknownNameError(f"solver {solver!r} is unknown; {nearest(solver, ['auto', *known])}")

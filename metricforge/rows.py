@@ -307,7 +307,7 @@ def spread(X: Any) -> Any:
     n = count(X)
     # two tasks a thread even out unequal workers
     step = min(-(-n // (2 * cluster.threads())), max(1, cluster.task_bytes() // (8 * (width(X) or 1))))
-    return at.persist(split(X, step))
+    return cluster.persisted(at, split(X, step))
 
 
 def stack(X: Any, Y: Any) -> Any:

@@ -35,6 +35,7 @@ def metricforge_register(registrar: Registrar) -> None:
         "Mixture",
         "Product",
         "Normalized",
+        "Standardized",
         "Precomputed",
     ):
         registrar.add("kernel", name.lower(), f"metricforge.kernels:{name}")
@@ -42,6 +43,8 @@ def metricforge_register(registrar: Registrar) -> None:
     repair = "pip install 'metricforge[primme]' (it compiles against BLAS and LAPACK: on Debian, libopenblas-dev)"
     registrar.add("eigensolver", "primme", "metricforge.eigen:primme_pairs", requires=["primme"], install=repair)
     registrar.add("eigensolver", "arpack", "metricforge.eigen:arpack_pairs")
+    registrar.add("eigensolver", "lanczos", "metricforge.lanczos:lanczos_pairs")
     registrar.add("neighbors", "exact", "metricforge.neighbors:exact")
     registrar.add("neighbors", "tree", "metricforge.neighbors:tree")
+    registrar.add("neighbors", "hamming", "metricforge.neighbors:hamming")
     registrar.add("neighbors", "pynndescent", "metricforge.neighbors:descent")

@@ -22,7 +22,7 @@ from metricforge.errors import ConvergenceWarning, InputError, SolverError, Unkn
 
 needs_primme = pytest.mark.skipif(not eigen._has_primme(), reason="PRIMME is not installed: it has no wheel")
 PRIMME = pytest.param("primme", marks=needs_primme)
-ITERATIVE = ["arpack", PRIMME]
+ITERATIVE = ["arpack", "lanczos", PRIMME]
 SOLVERS = ["auto", "dense", *ITERATIVE]
 
 

@@ -30,7 +30,7 @@ LAYERS = [
     ["plotting", "runfile"],
     ["report"],
     ["cli"],
-    ["commands", "demo"],
+    ["commands", "demo", "reproduce"],
     ["__main__"],
 ]
 RANK = {name: i for i, row in enumerate(LAYERS) for name in row}
@@ -88,6 +88,7 @@ def core_imports(path):
 
 CORE_FILES = sorted(CORE.glob("*.py"))
 PLUGIN_FILES = sorted(PLUGINS.rglob("*.py"))
+REPRODUCE_FILES = sorted((CORE / "reproduce").glob("*.py"))
 
 
 @pytest.mark.parametrize("path", CORE_FILES, ids=lambda p: p.stem)
@@ -101,6 +102,20 @@ def test_a_file_imports_only_from_above(path):
         assert RANK[name] < RANK[path.stem], f"{path.name} imports {name}, which is not above it"
 
 
+@pytest.mark.parametrize("path", REPRODUCE_FILES, ids=lambda p: p.stem)
+def test_the_experiments_import_only_from_above(path):
+    own = {p.stem for p in REPRODUCE_FILES}
+    for module, _ in imports(path):
+        name = module.lstrip(".").split(".")[0]
+        if module.startswith(".") and name not in own:
+            assert RANK[name] < RANK["reproduce"], f"reproduce/{path.name} imports {name}, which is not above it"
+
+
+@pytest.mark.parametrize("path", CORE_FILES, ids=lambda p: p.stem)
+def test_only_the_experiments_know_the_built_in_methods(path):
+    assert not any(module.startswith("metricforge_plugins") for module, _ in imports(path))
+
+
 @pytest.mark.parametrize("path", PLUGIN_FILES, ids=lambda p: str(p.relative_to(PLUGINS)))
 def test_a_plugin_imports_numeric_files_and_the_hook_only(path):
     own = path.relative_to(PLUGINS).parts[0]
@@ -112,7 +127,9 @@ def test_a_plugin_imports_numeric_files_and_the_hook_only(path):
             assert parts[1] == own, f"{path} imports another plugin"
 
 
-@pytest.mark.parametrize("path", [*CORE_FILES, *PLUGIN_FILES], ids=lambda p: f"{p.parent.name}.{p.stem}")
+@pytest.mark.parametrize(
+    "path", [*CORE_FILES, *REPRODUCE_FILES, *PLUGIN_FILES], ids=lambda p: f"{p.parent.name}.{p.stem}"
+)
 def test_heavy_dependencies_have_one_file_each_and_load_when_needed(path):
     name = path.stem if path.parent == CORE else f"{path.parent.name}.{path.stem}"
     for module, at_top in imports(path):
@@ -184,7 +201,7 @@ def test_version_is_the_distributions():
 
 
 def test_nothing_prints_and_nothing_is_called_utils():
-    for path in [*CORE_FILES, *PLUGIN_FILES]:
+    for path in [*CORE_FILES, *REPRODUCE_FILES, *PLUGIN_FILES]:
         assert path.stem not in {"utils", "helpers", "base", "manager", "common", "misc"}
 
 

@@ -131,6 +131,34 @@ def test_exact_searches_agree_with_a_naive_sort(run, make, dtype, with_queries, 
         np.testing.assert_allclose(distances, expected[1], rtol=1e-13, atol=0)
 
 
+@pytest.mark.parametrize("with_queries", [False, True])
+@pytest.mark.parametrize("container", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize(("n", "d"), [(160, 6), (90, 64), (1100, 65), (300, 200), (70, 1)])
+def test_packed_rows_agree_with_a_naive_sort(n, d, container, with_queries, rng):
+    # Among few features nearly all distances tie; 1100 rows are more than the loop counts at a time.
+    X = (rng.random((n, d)) < rng.random(d)).astype(float)
+    queries = np.concatenate([1 - X[:20], X[::13]]) if with_queries else None
+    for k in (1, 9, n - 1):
+        Q = None if queries is None else container(queries)
+        indices, distances = neighbors.search(container(X), k, queries=Q, method="hamming")
+        expected = naive(X, X if queries is None else queries, k, exclude_self=queries is None)
+        np.testing.assert_array_equal(indices, expected[0])
+        np.testing.assert_array_equal(distances, expected[1])
+
+
+def test_packed_rows_are_taken_when_that_is_faster_and_refused_when_not_binary(rng, monkeypatch):
+    X = binary(rng, 300)
+    X = np.hstack([X, X])  # too wide for a tree
+    assert neighbors._choose(X, X, itself=True) == "exact"
+    monkeypatch.setattr(neighbors, "_HAMMING_SECONDS", 1e-9)
+    assert neighbors._choose(X, X, itself=True) == "hamming"
+    assert neighbors._choose(sparse.csr_array(X), sparse.csr_array(X), itself=True) == "hamming"
+    assert neighbors._choose(X, 2 * X, itself=False) == "exact"
+    np.testing.assert_array_equal(neighbors.search(X, 5)[0], dense_exact(X, 5, None)[0])
+    with pytest.raises(InputError, match="zeros and ones, and queries has others"):
+        neighbors.search(X, 5, queries=0.5 * X, method="hamming")
+
+
 def test_whole_rows_and_fractional_queries(rng):
     X = 1e6 + integers(rng, 150)
     queries = X[:40] + 0.3 * rng.random((40, 3))
@@ -626,6 +654,19 @@ def test_chunks_are_searched_one_by_one(chunks, whole):
     ]:
         np.testing.assert_array_equal(lazily[0].compute(scheduler="sync"), wanted[0])
         np.testing.assert_array_equal(lazily[1].compute(scheduler="sync"), wanted[1])
+
+
+def test_many_chunks_become_one_where_every_pair_would_take_too_long(monkeypatch):
+    import dask.array as da
+
+    X = np.random.default_rng(5).normal(size=(100, 9))
+    lazy = da.from_array(X, chunks=(30, -1))
+    assert neighbors.search(lazy, 3)[0].numblocks[0] == 4
+    monkeypatch.setattr(neighbors, "_DESCENT_SECONDS", 1e-9)
+    monkeypatch.setattr(neighbors, "_descent", lambda X, Q, k, own, seed: neighbors._exact(X, Q, k, own))
+    found = neighbors.search(lazy, 3)[0]
+    assert found.numblocks[0] == 1
+    np.testing.assert_array_equal(found.compute(scheduler="sync"), neighbors.search(X, 3, method="exact")[0])
 
 
 def test_dask_rows_are_not_computed_behind_the_back():

@@ -1,0 +1,100 @@
+"""Pairs as signed, weighted entries of a matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricforge import rows as _rows
+from metricforge.constraints import Pairs
+from metricforge.problem import Problem
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Signed:
+    """Each unordered pair once: rows i and j, sign t (+1 similar, −1 dissimilar) and weight w > 0."""
+
+    i: Array
+    j: Array
+    t: Array
+    w: Array
+    n: int
+
+    @property
+    def p(self) -> int:
+        """The number of pairs."""
+        return len(self.t)
+
+    def matrix(self, alpha: Array) -> csr_array:
+        """Return Σ α_ij t_ij (E_ij + E_ji)/2, so that tr(matrix K) = Σ α_ij t_ij K_ij."""
+        from scipy.sparse import coo_array
+
+        half = alpha * self.t / 2
+        rows, columns = np.concatenate([self.i, self.j]), np.concatenate([self.j, self.i])
+        return coo_array((np.concatenate([half, half]), (rows, columns)), shape=(self.n, self.n)).tocsr()
+
+    def agreement(self, V: Array, w: Array) -> Array:
+        """Return t_ij K_ij for K = V diag(w) V', on the pairs only."""
+        out = np.empty(self.p)
+        for part in _rows.blocks(self.p, 24 * max(1, V.shape[1])):
+            out[part] = np.vecdot(V[self.i[part]] * w, V[self.j[part]])
+        return np.asarray(out * self.t)
+
+    def select(self, kept: Array) -> Signed:
+        """Return some of the pairs, with the weights they have."""
+        return Signed(self.i[kept], self.j[kept], self.t[kept], self.w[kept], self.n)
+
+    def placed(self, place: Array) -> Signed:
+        """Return the pairs with row r called place[r]."""
+        return Signed(place[self.i], place[self.j], self.t, self.w, self.n)
+
+
+def signed(constraint: Pairs, weights: str) -> Signed:
+    """Return the pairs of a constraint.
+
+    ``weights="degree"`` weighs a pair by 1/sqrt(l_i l_j), l_i the number of pairs at row i: the matrix of the pairs
+    then has a norm of at most 1/2 however many there are, so C means the same on every data set.
+    """
+    rows = np.concatenate([constraint.similar, constraint.dissimilar])
+    t = np.repeat([1.0, -1.0], [len(constraint.similar), len(constraint.dissimilar)])
+    i, j = rows[:, 0], rows[:, 1]
+    w = np.ones(len(t))
+    if weights == "degree":
+        count = np.bincount(rows.ravel(), minlength=constraint.n).astype(np.float64)
+        w = 1 / np.sqrt(count[i] * count[j])
+    return Signed(i, j, t, w, constraint.n)
+
+
+def uncertain(problem: Problem, pairs: Signed, share: float) -> Array:
+    """Return which pairs to keep: those at the rows whose pairs the base kernel leaves most undecided (Sec. 3.2.4).
+
+    The margin of row i is |Σ_j t_ij k(x_i, x_j)| / l_i over its pairs, with k divided by sqrt(k(x_i, x_i) k(x_j, x_j)).
+    Rows join by ascending margin, each with all of its pairs, until ``share`` of the pairs is there.
+    """
+    kernel, X = problem.kernel, problem.rows
+    both = np.stack([pairs.i, pairs.j], axis=1)
+    k = _rows.map_relations(kernel.paired, X, both)
+    touched, place = np.unique(both, return_inverse=True)
+    diagonal = _rows.map_relations(kernel.paired, X, np.stack([touched, touched], axis=1))
+    place = place.reshape(both.shape)
+    size = np.sqrt(np.maximum(diagonal, 0))[place].prod(axis=1)
+    size[size == 0] = 1.0
+    total = np.zeros(len(touched))
+    for end in (0, 1):
+        np.add.at(total, place[:, end], pairs.t * k / size)
+    margin = np.abs(total) / np.bincount(place.ravel())
+    rank = np.empty(len(touched))
+    rank[np.argsort(margin, kind="stable")] = np.arange(len(touched))
+    # a pair joins with the first of its two rows
+    joined = rank[place].min(axis=1)
+    order = np.argsort(joined, kind="stable")
+    last = joined[order[max(0, int(np.ceil(share * pairs.p)) - 1)]]
+    return np.flatnonzero(joined <= last)

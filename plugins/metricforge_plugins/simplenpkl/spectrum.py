@@ -1,0 +1,185 @@
+"""The positive part of a sparse symmetric matrix, and what a part of it proves about the whole.
+
+For A = V W V' + (the rest), K = sqrt(B) A₊/‖A₊‖_F maximises tr(AK) over K ⪰ 0 with tr(KK) ≤ B, eq. (8), and the maximum
+is sqrt(B) ‖A₊‖_F.  So every certificate here is an upper bound on ‖A₊‖_F.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricforge import eigen
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+Array = NDArray[Any]
+
+ZERO = 1e-10
+"""Eigenvalues up to this part of the norm count as zero: −L has one exact zero for each component of the graph."""
+PROBES, STEPS = 8, 60
+"""Random vectors and Lanczos steps behind the estimate of how many eigenvalues are positive."""
+
+
+@dataclass(frozen=True, eq=False)
+class PositivePart:
+    """Positive eigenpairs of A, and bounds on what they leave out.
+
+    Attributes
+    ----------
+    w : (r,) array
+        Positive Ritz values, descending.
+    V : (n, r) array
+        Orthonormal.
+    upper : float
+        An upper bound on ‖A₊‖_F.
+    missed : float
+        A bound on the norm of positive eigenvalues that are not in w.
+    complete : bool
+        Whether w holds every positive eigenvalue.
+    converged : bool
+        Whether the eigensolver reached its tolerance.
+    solver : str
+        The eigensolver that ran.
+    n_products : int
+    """
+
+    w: Array
+    V: Array
+    upper: float
+    missed: float
+    complete: bool
+    converged: bool
+    solver: str
+    n_products: int
+
+    @property
+    def norm(self) -> float:
+        """‖V W V'‖_F, a lower bound on ‖A₊‖_F."""
+        return float(np.linalg.norm(self.w))
+
+
+def positive_part(
+    A: csr_array,
+    k: int | None,
+    *,
+    solver: str = "auto",
+    tol: float = 1e-6,
+    seed: int = 0,
+    guess: int | None = None,
+    v0: Array | None = None,
+) -> PositivePart:
+    """Return the k largest positive eigenpairs of A, or all of them (k=None).
+
+    Parameters
+    ----------
+    guess : int, optional
+        How many there may be, where k is None; by default an estimate from `count_positive`.
+    v0 : (n, i) array, optional
+        Where the eigensolver starts.
+
+    Notes
+    -----
+    With k=None eigenpairs are asked for until one is not positive: only then is nothing missed.
+    """
+    n = A.shape[0]
+    if k is not None:
+        return _part(A, min(k, n), solver, tol, seed, v0)
+    asked = min(n, (count_positive(A, seed) if guess is None else guess) + 8)
+    products = 0
+    while True:
+        part = _part(A, asked, solver, tol, seed, v0)
+        products += part.n_products
+        if part.complete or not part.converged or asked == n:
+            return PositivePart(**{**part.__dict__, "n_products": products})
+        asked, v0 = min(n, asked + max(16, asked // 2)), part.V
+
+
+def _part(A: csr_array, k: int, solver: str, tol: float, seed: int, v0: Array | None) -> PositivePart:
+    pairs = eigen.top(A, k, solver=solver, tol=tol, seed=seed, v0=v0)
+    w, V = pairs
+    n = A.shape[0]
+    scale = float(abs(A).sum(axis=1).max())  # at least the norm of A
+    zero = ZERO * scale
+    converged = pairs.status == "converged"
+    complete = converged and (k == n or bool(w[-1] <= zero))
+    keep = int(np.count_nonzero(w > zero))
+    # what eigen.top has looked for and not found: an eigenvalue above the last one by more than its tolerance
+    slack = float(pairs.residuals.max()) + (0.0 if pairs.solver == "dense" else tol * scale)
+    missed = 0.0 if k == n else missed_norm(A, w[:keep], float(w[-1]) + slack)
+    upper = upper_bound(w[:keep], pairs.residuals[:keep], missed)
+    # a copy, or a few columns would hold on to all of them
+    V = V if keep == k else V[:, :keep].copy()
+    return PositivePart(w[:keep], V, upper, missed, complete, converged, pairs.solver, pairs.n_products)
+
+
+def missed_norm(A: csr_array, w: Array, level: float) -> float:
+    """Bound the norm of the positive eigenvalues of A outside w, none of which exceeds ``level``.
+
+    For any c < 0 an eigenvalue 0 < λ ≤ θ has λ ≤ (λ − c) θ/(θ − c), and Σ (λ − c)² over all eigenvalues is ‖A − cI‖²_F:
+    the norm is at most θ/(θ − c) · sqrt(‖A − cI‖²_F − Σ_w (w − c)²).  The least over a range of c is returned.
+    """
+    if level <= 0.0:
+        return 0.0
+    n = A.shape[0]
+    squares, trace = float(np.square(A.data).sum()), float(A.diagonal().sum())
+    c = -np.geomspace(1e-3, 1e3, 121) * max(np.sqrt(squares / n), level)
+    rest = squares - 2 * c * trace + n * c**2 - np.square(w[:, None] - c).sum(axis=0)
+    bound = level / (level - c) * np.sqrt(np.maximum(rest, 0.0))
+    return float(min(bound.min(), level * np.sqrt(n - len(w))))
+
+
+def upper_bound(w: Array, residuals: Array, missed: float) -> float:
+    """Return an upper bound on ‖A₊‖_F from Ritz values, residuals ρ_i = ‖Av_i − w_i v_i‖ and what may be missed.
+
+    In the basis [V, V⊥] A has the blocks diag(w), R and A₂₂ with ‖(A₂₂)₊‖_F ≤ missed and Σρ² = ‖R‖²_F.  For any δ > 0
+    the off-diagonal blocks are at most diag(R'R/δ, δP) in the order of PSD matrices, P a projection of rank r at the
+    most, and ‖(·)₊‖_F is monotone in that order and subadditive.  So
+
+        ‖A₊‖_F ≤ sqrt((‖w‖ + ‖R‖²_F/δ)² + (missed + δ sqrt(r))²),
+
+    of the order ‖R‖^(4/3) where nothing is missed.  δ is the best of a range.
+    """
+    norm, error = float(np.linalg.norm(w)), float(np.square(residuals).sum())
+    if error == 0.0:
+        return float(np.hypot(norm, missed))
+    r = len(w)
+    delta = np.geomspace(1e-12, 1e2, 281) * max(norm, missed, np.sqrt(error))
+    bounds = np.hypot(norm + error / delta, missed + delta * np.sqrt(r))
+    # and by subadditivity alone
+    return float(min(bounds.min(), np.hypot(norm, missed) + np.sqrt(error)))
+
+
+def count_positive(A: csr_array, seed: int) -> int:
+    """Estimate how many eigenvalues of A are positive, by Lanczos quadrature from a few random vectors.
+
+    The weight of the positive Ritz values in a random unit vector has the mean (number positive)/n.  Cost: PROBES times
+    STEPS products, STEPS + 2 vectors of memory.
+    """
+    n = A.shape[0]
+    rng = np.random.default_rng(seed)
+    share = [_positive_share(A, rng.standard_normal(n)) for _ in range(PROBES)]
+    return int(np.ceil(1.1 * n * float(np.mean(share))))
+
+
+def _positive_share(A: csr_array, q: Array) -> float:
+    """Return the weight on positive eigenvalues of the spectral measure of A at q."""
+    q = q / np.linalg.norm(q)
+    before, beta = np.zeros_like(q), 0.0
+    diagonal, beside = [], []
+    for _ in range(min(STEPS, len(q))):
+        r = A @ q - beta * before
+        diagonal.append(float(q @ r))
+        r -= diagonal[-1] * q
+        before, beta = q, float(np.linalg.norm(r))
+        if beta < 1e-10:
+            break
+        beside.append(beta)
+        q = r / beta
+    H = np.diag(diagonal) + np.diag(beside[: len(diagonal) - 1], 1) + np.diag(beside[: len(diagonal) - 1], -1)
+    theta, S = np.linalg.eigh(H)
+    return float(np.square(S[0, theta > ZERO * max(1.0, float(np.abs(theta).max()))]).sum())
