@@ -3,7 +3,7 @@
 PYTHON ?=
 BIN = .venv/bin
 
-.PHONY: help setup demo test lint type fix primme browser clean
+.PHONY: help setup demo test docs lint type fix primme browser clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -17,9 +17,13 @@ demo: setup ## learn metrics on small data and show what they changed
 test: lint type ## all checks: ruff, mypy, pytest
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-lint: setup ## ruff: rules and format
+docs: setup ## the documentation, into docs/_build/html; a warning is an error
+	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build/html
+
+lint: setup ## ruff: rules and format; codespell
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m codespell_lib
 
 type: setup ## mypy, strict
 	$(BIN)/python -m mypy
@@ -35,5 +39,5 @@ browser: ## install chromium (Debian, as root), for the test that opens the repo
 	@PYTHON="$(PYTHON)" .ci/setup --browser
 
 clean: ## remove .venv and everything generated
-	rm -rf .venv build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build dist demo docs/_build docs/api docs/auto_gallery .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

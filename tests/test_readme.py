@@ -35,7 +35,9 @@ def typed(text):
 def test_code_runs(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     if any("mf.register(" in code for code in blocks(page)):  # for good: in a process of its own
-        done = subprocess.run([sys.executable, "-c", "\n".join(blocks(page))], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", "\n".join(blocks(page))], capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr
         return
     names = {}
