@@ -47,6 +47,8 @@ METHODS = ("auto", "exact", "tree", "hamming", "pynndescent")
 
 # A tile of distances.  Smaller ones stay in the cache, larger ones multiply faster: flat between 2 and 8 MB.
 _TILE_BYTES = 8 * 2**20
+# Columns of the first tile, from which the first bounds are selected.
+_FIRST_COLUMNS = 256
 # Queries in a tile: many, because the rows they meet are prepared for them; row numbers must fit an int16.
 _TILE_QUERIES = 1024
 # Above this share of nonzeros a dense product beats the sparse one (equal near 0.06, at 100 to 10,000 features).
@@ -610,8 +612,10 @@ def _scan_rows(source: _Source, q0: int, n: int, own: Array | None, cols: int, i
     bound = np.full(b, np.finfo(np.float64).max)
     pending: list[tuple[Array, ...]] = []
     held = 0
-    for c0 in range(0, n, cols):
-        c1 = min(c0 + cols, n)
+    c1 = 0
+    while c1 < n:
+        # Growing tiles: twice the columns bring as many candidates again, so one short selection at the start will do.
+        c0, c1 = c1, min(n, c1 + min(cols, max(_FIRST_COLUMNS, c1)))
         tile = source.tile(q0, q0 + b, c0, c1)  # (b, c)
         if own is not None:
             inside = np.flatnonzero((own >= c0) & (own < c1))
