@@ -17,15 +17,14 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 import metricforge as mf
-from metricforge import datasets
 from metricforge.errors import ConvergenceWarning
 from metricforge.kernels import RBF, Linear
+from metricforge.reproduce.kcr import PEER_CODE, SETS, split
 from metricforge.tasks import KernelRule
 
 from .peers import NEEDS, peer_results
 from .run import Table
 
-SETS = {"balance": "balance_scale", "ionosphere": "ionosphere", "iris": "iris", "wine": "wine"}
 PAPER = {"balance": 8.94, "ionosphere": 5.71, "iris": 3.27, "wine": 2.13}
 PAPER_NN = {"balance": 18.18, "ionosphere": 15.95, "iris": 4.02, "wine": 6.22}
 SPLITS = 20
@@ -34,19 +33,6 @@ K = (1, 3, 5, 7)
 FACTORS = 10.0 ** (-np.arange(7) / 3)
 STEPS, TOL = 200, 1e-2
 PEERS, PEER_SECONDS = ("LMNN", "ITML"), 20
-
-PEER_CODE = """
-from metric_learn import ITML_Supervised, LMNN
-from sklearn.neighbors import KNeighborsClassifier
-def learn(peer, z):
-    model = LMNN() if peer == "LMNN" else ITML_Supervised(random_state=0)
-    return model.fit(z["X_train"], z["y_train"]).components_
-def score(L, z):
-    def error(k, part):
-        fitted = KNeighborsClassifier(k).fit(z["X_train"] @ L.T, z["y_train"])
-        return 1 - fitted.score(z["X_" + part] @ L.T, z["y_" + part])
-    return 100 * error(min((1, 3, 5, 7), key=lambda k: error(k, "validate")), "test")
-"""
 
 
 def run(quick: bool = False) -> Table:
@@ -87,17 +73,6 @@ def run(quick: bool = False) -> Table:
         "CPU s: one point of the grid, a fit and its scores with every radius, on one thread",
     ]
     return table
-
-
-def split(name: str, s: int) -> dict[str, np.ndarray]:
-    X, y = datasets.load(SETS[name])
-    order = np.random.default_rng(2000 + s).permutation(len(X))
-    a, b = round(0.5 * len(X)), round(0.7 * len(X))
-    train = order[:a]
-    low, high = X[train].min(axis=0), X[train].max(axis=0)
-    Z = (X - low) / np.where(high > low, high - low, 1)
-    parts = {"train": train, "validate": order[a:b], "test": order[b:]}
-    return {f"{kind}_{part}": both[rows] for part, rows in parts.items() for kind, both in (("X", Z), ("y", y))}
 
 
 # ----------------------------------------------------------------------------------------------------------------- ours

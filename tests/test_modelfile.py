@@ -284,7 +284,7 @@ def test_unsaveable_things_are_named(tmp_path):
 
 def test_an_unwritable_place_is_one_sentence(tmp_path):
     metric = mf.learn(points(), np.arange(30) % 2, method="euclidean")
-    with pytest.raises(InputError, match="cannot write .* there is no folder"):
+    with pytest.raises(InputError, match=r"cannot write .* there is no folder"):
         metric.save(tmp_path / "no" / "such" / "folder.metric")
 
 

@@ -98,7 +98,7 @@ def test_what_cannot_be_opened(tmp_path):
 def test_parquet_tells_what_is_wrong_with_a_column(tmp_path):
     path = tmp_path / "rows.parquet"
     pd.DataFrame({"size": [1.0, 2.0], "name": ["a", "b"]}).to_parquet(path)
-    with pytest.raises(InputError, match="column 'name' of 'rows.parquet' holds object"):
+    with pytest.raises(InputError, match=r"column 'name' of 'rows\.parquet' holds object"):
         mf.open_rows(path)
     with pytest.raises(UnknownNameError, match="has no 'sice'; did you mean 'size'"):
         mf.open_rows(path, columns=["sice"])

@@ -237,8 +237,8 @@ class Sample:
 def _features(problem: Problem, rows: Array) -> Array:
     """Return the float64 features of some rows; those of the others are never computed.
 
-    They are computed here, in the same blocks wherever the rows live: descent on a problem that is not convex would make
-    a visible difference of the rounding of others.
+    They are computed here, in the same blocks wherever the rows live: descent on a problem that is not convex makes
+    visible differences of other roundings.
     """
     space = problem.space
     n, m = len(rows), space.map.columns
