@@ -27,7 +27,9 @@ def _updates(learner: MetricLearner) -> bool:
     """Tell whether partial_fit is there, as far as that is known before the data; scikit-learn shows the reason."""
     solver = learner._component("solver")
     if solver is None:
-        return True  # method="auto" is open until a fit: the first call is one, and the second will say
+        if not hasattr(learner, "metric_"):
+            return True  # method="auto" is open until a fit, and the first call is one
+        solver = learner.metric_.solver
     if not solver.can_update:
         raise NotUpdatableError(f"a metric learned by {type(solver).__name__} cannot be updated; fit on all rows again")
     return True
@@ -104,8 +106,8 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
     def partial_fit(self, X: Any, y: Any = None, *, constraints: Any = None) -> Self:
         """Learn from further rows and their own hints; the first call is a fit.
 
-        Only there for methods whose metrics can be updated (krca), and for method="auto" (which may choose one that
-        cannot).  As with `Metric.update`, hints are about the rows of this call, and parameters set since the fit do
+        Only there for methods whose metrics can be updated (krca), and for method="auto" until it has chosen one that
+        cannot.  As with `Metric.update`, hints are about the rows of this call, and parameters set since the fit do
         not count.  A call that fails leaves what was learned before as it was.
         """
         if not hasattr(self, "metric_"):

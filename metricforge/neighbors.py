@@ -197,8 +197,9 @@ def across(find: Callable[..., Found], X: Any, k: int, *, queries: Any | None = 
     """
     k = _check_k(k, count(X), exclude_self=queries is None)
     X = as_dask(X)
-    # the lists that one task joins
-    Q = fitted(X if queries is None else as_dask(queries), 16 * k * FAN_IN)
+    Q = X if queries is None else as_dask(queries)
+    if X.numblocks[0] > 1:
+        Q = fitted(Q, 16 * k * FAN_IN)  # the lists that one task joins
     if queries is None:
         X = Q  # the same chunks, so that a row meets itself only in a chunk that meets itself
     shard = _Shard(find, k, itself=queries is None)

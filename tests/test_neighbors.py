@@ -664,6 +664,7 @@ def test_many_chunks_become_one_where_every_pair_would_take_too_long(monkeypatch
     assert neighbors.search(lazy, 3)[0].numblocks[0] == 4
     monkeypatch.setattr(neighbors, "_DESCENT_SECONDS", 1e-9)
     monkeypatch.setattr(neighbors, "_descent", lambda X, Q, k, own, seed: neighbors._exact(X, Q, k, own))
+    monkeypatch.setattr("metricforge.cluster.task_bytes", lambda: 1000)  # one index is not split, however large
     found = neighbors.search(lazy, 3)[0]
     assert found.numblocks[0] == 1
     np.testing.assert_array_equal(found.compute(scheduler="sync"), neighbors.search(X, 3, method="exact")[0])
