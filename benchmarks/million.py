@@ -16,7 +16,7 @@ import numpy as np
 
 from .run import Table
 
-QUERIES = 4000
+QUERIES = 2000
 
 CODE = """
 import json, resource, sys, time, warnings
