@@ -548,6 +548,7 @@ class _Euclidean:
         self.q_norms = self.x_norms if Q is X else share * _squared_norms(Q, self.centre)
         # Squares below the normal range lose their relative accuracy.
         self.floor = 0.0 if self.settled else d * np.finfo(np.float64).tiny
+        self.buffer = np.empty(0)
 
     def tile(self, q0: int, q1: int, c0: int, c1: int) -> Array:
         Q, X, norms = self.Q[q0:q1], self.X[c0:c1], self.x_norms[c0:c1]
@@ -565,7 +566,11 @@ class _Euclidean:
         right[:, :d] -= self.centre
         right[:, :d] *= -2
         left[:, d], right[:, d] = 1, norms
-        tile: Array = left @ right.T
+        # One buffer for all tiles: where malloc gives memory back at once (dask's workers), new ones cost as much again.
+        size = len(left) * len(right)
+        if self.buffer.size < size:
+            self.buffer = np.empty(size)
+        tile: Array = np.matmul(left, right.T, out=self.buffer[:size].reshape(len(left), len(right)))
         return tile
 
     def keys(self, rows: Array, cols: Array, values: Array) -> Array:
