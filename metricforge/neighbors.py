@@ -566,7 +566,7 @@ class _Euclidean:
         right[:, :d] -= self.centre
         right[:, :d] *= -2
         left[:, d], right[:, d] = 1, norms
-        # One buffer for all tiles: where malloc gives memory back at once (dask's workers), new ones cost as much again.
+        # One buffer for all tiles: where malloc gives memory back at once (on dask), new ones cost as much again.
         size = len(left) * len(right)
         if self.buffer.size < size:
             self.buffer = np.empty(size)
