@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from itertools import count
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -56,7 +58,8 @@ def on_workers(workers: int, prepare: Callable[[Any], Callable[[], Any]], repeat
     from distributed import Client, LocalCluster
 
     with (
-        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0", env=env) as local,
+        mock.patch.dict(os.environ, env),  # malloc reads them when a worker starts
+        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as local,
         Client(local) as client,
     ):
         call = prepare(client)
@@ -89,14 +92,16 @@ def gram(n: int) -> tuple[str, int, Callable[[], Any], Any]:
 
     def prepare(client: Any) -> Callable[[], Any]:
         lazy = placed(client, X, step)
-        return lambda: gathered(KERNEL(lazy).sum(axis=1))
+        turns = count()
+        # another kernel each time: the workers would remember the answer
+        return lambda: gathered(RBF(KERNEL.gamma * (1 + 1e-9 * next(turns)))(lazy).sum(axis=1))
 
     return "Gram", n, here, prepare
 
 
 class ColumnSums:
-    def __init__(self, map: Any) -> None:
-        self.map = map
+    def __init__(self, map: Any, turn: int = 0) -> None:
+        self.map, self.turn = map, turn
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
         total = np.zeros(self.map.columns)
@@ -107,13 +112,14 @@ class ColumnSums:
 
 def features(n: int) -> tuple[str, int, Callable[[], Any], Any]:
     X = data(n)
-    sums = ColumnSums(landmark_map(KERNEL, X[:256]))
+    map = landmark_map(KERNEL, X[:256])
 
     def prepare(client: Any) -> Callable[[], Any]:
         lazy = placed(client, X, n // 8)
-        return lambda: fold(sums, sum_of, lazy)
+        turns = count()
+        return lambda: fold(ColumnSums(map, next(turns)), sum_of, lazy)
 
-    return "features", n, lambda: sums(X), prepare
+    return "features", n, lambda: ColumnSums(map)(X), prepare
 
 
 def sum_of(parts: list[np.ndarray]) -> np.ndarray:
@@ -125,6 +131,7 @@ def graph(n: int) -> tuple[str, int, Callable[[], Any], Any]:
 
     def prepare(client: Any) -> Callable[[], Any]:
         lazy = placed(client, X, n // 2)
-        return lambda: gathered(neighbors.search(lazy, 10, method="exact")[0])
+        turns = count()
+        return lambda: gathered(neighbors.search(lazy, 10, method="exact", seed=next(turns))[0])
 
     return "kNN graph", n, lambda: neighbors.search(X, 10, method="exact"), prepare
