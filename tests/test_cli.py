@@ -153,7 +153,8 @@ def test_standardized_columns(here):
 
 
 def test_on_a_scheduler(here):
-    distributed = pytest.importorskip("distributed")
+    import distributed
+
     with distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0", protocol="tcp"
     ) as at:

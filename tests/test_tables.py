@@ -107,7 +107,8 @@ def test_npy_npz_libsvm_and_fasta(tmp_path):
 
 
 def test_parquet(tmp_path):
-    polars = pytest.importorskip("polars")
+    import polars
+
     path = tmp_path / "d.parquet"
     polars.DataFrame({"a": [1, 3, 0], "b": [2.5, -4.0, 1e-3], "kind": ["x", None, "y"]}).write_parquet(path)
     table = tables.read(path, aside=["kind"])
