@@ -1079,12 +1079,12 @@ def test_highs_is_not_given_what_it_would_drop_in_silence():
         master._ok(master._api.HighsStatus.kWarning, "testing")
 
 
-def test_a_program_that_fails_is_solved_from_scratch_once(monkeypatch):
+def test_a_program_that_fails_is_solved_from_scratch_and_then_without_scaling(monkeypatch):
     master = highs.Master(np.zeros(2, dtype=int), np.ones(2), signed=False, white=False)
     master.penalise(0.1, np.full(2, 0.1))
     master.add_triples(np.array([[1.0, 0.5]]), np.ones(1))
     expected = master.solve().alpha
-    status, cleared = master._api.HighsModelStatus, []
+    status, cleared, changed = master._api.HighsModelStatus, [], []
 
     true = master._highs
 
@@ -1094,14 +1094,18 @@ def test_a_program_that_fails_is_solved_from_scratch_once(monkeypatch):
         return SimpleNamespace(
             **{name: getattr(true, name) for name in names},
             clearSolver=lambda: cleared.append(True) or true.clearSolver(),
+            setOptionValue=lambda *option: changed.append(option) or true.setOptionValue(*option),
             getModelStatus=lambda: answers.pop() if answers else true.getModelStatus(),
         )
 
     monkeypatch.setattr(master, "_highs", failing([status.kSolveError]))
     assert np.allclose(master.solve().alpha, expected)
-    assert len(cleared) == 1
+    assert (len(cleared), changed) == (1, [])
+    master._highs = failing([status.kSolveError, status.kSolveError])
+    assert np.allclose(master.solve().alpha, expected)
+    assert (len(cleared), changed) == (3, [("simplex_scale_strategy", 0)])
     for bad in (status.kSolveError, status.kUnbounded, status.kInfeasible, status.kUnknown):
-        master._highs = failing([bad, bad])
+        master._highs = failing([bad, bad, bad])
         with pytest.raises(SolverError, match="HiGHS ended with"):
             master.solve()
 

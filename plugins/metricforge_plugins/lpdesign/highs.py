@@ -184,10 +184,10 @@ class Master:
         LimitReachedError
             After `SECONDS`.
         SolverError
-            Where HiGHS fails twice, the second time from scratch.
+            Where HiGHS fails three times: warm, from scratch, and from scratch without its scaling of the program.
         """
         status = self._api.HighsModelStatus
-        started, fresh = time.monotonic(), False
+        started, failures = time.monotonic(), 0
         while True:
             ran = self._highs.run()
             found = self._highs.getModelStatus()
@@ -199,10 +199,12 @@ class Master:
                 if time.monotonic() - started > SECONDS:
                     raise LimitReachedError
                 continue
-            if fresh:
+            failures += 1
+            if failures > 2:
                 raise SolverError(f"HiGHS ended with {self._highs.modelStatusToString(found)!r} ({ran})")
-            fresh = True
             self._ok(self._highs.clearSolver(), "starting from scratch")
+            if failures > 1:  # bases and cuts are normalised, so this loses little, and near-infeasible cuts need it
+                self._ok(self._highs.setOptionValue("simplex_scale_strategy", 0), "turning scaling off")
 
     def _vertex(self) -> Vertex:
         solution = self._highs.getSolution()
