@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
@@ -9,12 +10,18 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 import tomllib
+import tracemalloc
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
+import distributed
 import numpy as np
+import pandas as pd
 import pytest
+import zarr
 
 import metricforge as mf
 from metricforge import cli, demo, files, tables
@@ -152,9 +159,201 @@ def test_standardized_columns(here):
         np.testing.assert_allclose(mf.load(name).distance(X[:9]), wanted)
 
 
-def test_on_a_scheduler(here):
-    import distributed
+@pytest.fixture(scope="module")
+def scheduler(tmp_path_factory):
+    """The address of a scheduler with two worker processes, started from the shell."""
+    folder = tmp_path_factory.mktemp("dask")
+    told = folder / "scheduler.json"
+    dask = [sys.executable, "-m", "distributed.cli.dask_scheduler"]
+    work = [sys.executable, "-m", "distributed.cli.dask_worker"]
+    here = ["--host", "127.0.0.1", "--no-dashboard"]
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
+    with contextlib.ExitStack() as running:
 
+        def started(words):
+            process = running.enter_context(subprocess.Popen(words, **quiet))
+            running.callback(process.terminate)
+
+        started([*dask, *here, "--port", "0", "--scheduler-file", str(told)])
+        started([*work, *here, "--scheduler-file", str(told), "--nworkers", "2", "--nthreads", "1"])
+        deadline = time.monotonic() + 60
+        while not told.exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        address = json.loads(told.read_text())["address"]
+        with distributed.Client(address) as client:
+            client.wait_for_workers(2, timeout=60)
+        yield address
+
+
+@pytest.fixture(scope="module")
+def on_disk(tmp_path_factory):
+    """Rows in every kind of file that workers read themselves, larger than what the client may hold in the tests."""
+    folder = tmp_path_factory.mktemp("rows")
+    rng = np.random.default_rng(0)
+    y = np.arange(N_LARGE) % 3
+    X = rng.normal(size=(N_LARGE, 40)).astype(np.float32)
+    X[:, 0] += 2 * y
+    np.save(folder / "rows.npy", X)
+    np.save(folder / "y.npy", y)
+    zarr.save_array(str(folder / "rows.zarr"), X)
+    names = [f"c{i}" for i in range(40)]
+    frame = pd.DataFrame(X, columns=names).assign(kind=np.array(["a", "b", "c"])[y])
+    frame.to_parquet(folder / "rows.parquet", row_group_size=1500, index=False)
+    (folder / "parts.parquet").mkdir()
+    for i, start in enumerate(range(0, N_LARGE, 2500)):
+        part = frame[start : start + 2500]
+        part.to_parquet(folder / "parts.parquet" / f"{i}.parquet", row_group_size=700, index=False)
+    (folder / "pairs.csv").write_text("i,j\n" + "\n".join(f"{3 * i},{3 * i + 3}" for i in range(100)) + "\n")
+    return folder
+
+
+N_LARGE = 6000
+FAR = ("--method", "krca", "--kernel", "rbf(gamma=0.02)", "--rank", "30", "--json")
+
+
+@pytest.fixture
+def disk(on_disk, tmp_path, monkeypatch):
+    """Those rows, and a folder of the test's own to write to; both are seen by the workers."""
+    monkeypatch.chdir(on_disk)
+    return tmp_path
+
+
+@pytest.mark.xdist_group("cluster")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["rows.npy", "--label", "y.npy"],
+        ["rows.npy", "--label", "39", "--drop", "7"],
+        ["rows.npy", "--pairs", "pairs.csv"],
+        ["rows.zarr", "--label", "y.npy"],
+        ["rows.parquet", "--label", "kind"],
+        ["rows.parquet", "--groups", "kind", "--drop", "c3"],
+        ["parts.parquet", "--label", "kind", "--standardize"],
+    ],
+    ids=" ".join,
+)
+def test_workers_read_the_rows_and_the_answer_is_that_of_memory(scheduler, disk, capsys, words):
+    far, near = disk / "far.metric", disk / "near.metric"
+    if "39" in words:  # one value a row would be one class each
+        np.save(disk / "rows.npy", np.column_stack([np.load("rows.npy")[:, :39], np.load("y.npy")]).astype(np.float32))
+        words = [str(disk / "rows.npy"), *words[1:]]
+    assert run("learn", *words, *FAR, "-o", far, "--scheduler", scheduler) == 0
+    there = json.loads(capsys.readouterr().out)
+    assert run("learn", *words, *FAR, "-o", near) == 0
+    here = json.loads(capsys.readouterr().out)
+    assert there["held"] == here["held"]
+    assert there["report"]["columns"] == here["report"]["columns"]
+    new = np.random.default_rng(1).normal(size=(5, len(here["report"]["columns"])))
+    a, b = mf.load(far), mf.load(near)
+    assert a.rows is None  # they stayed where they were
+    np.testing.assert_allclose(a.distance(new), b.distance(new), rtol=1e-6)
+
+
+@pytest.mark.xdist_group("cluster")
+@pytest.mark.parametrize("kind", ["npy", "parquet", "zarr", "csv"])
+def test_workers_write_what_they_computed(scheduler, disk, kind):
+    X = np.load("rows.npy")
+    metric = mf.learn(X[:300], np.load("y.npy")[:300], method="krca", rank=30)
+    metric.save(disk / "m.metric")
+    np.save(disk / "few.npy", X[:9])
+    at = ["--scheduler", scheduler]
+
+    def written(command, *words):
+        out = disk / f"{command}.{kind}"
+        assert run(command, disk / "m.metric", *words, "-o", out, *at) == 0
+        return tables.read(out).rows
+
+    np.testing.assert_allclose(written("transform", "rows.npy"), metric.transform(X), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(written("distance", "rows.npy", disk / "few.npy"), metric.distance(X, X[:9]), atol=1e-5)
+    found = written("neighbors", "rows.npy", "-k", "3", "--among", disk / "few.npy")
+    indices, distances = replace(metric, rows=X[:9]).neighbors(X, 3)
+    np.testing.assert_array_equal(found[:, 0], np.repeat(np.arange(N_LARGE), 3))
+    np.testing.assert_array_equal(found[:, 1], np.tile([1, 2, 3], N_LARGE))
+    np.testing.assert_array_equal(found[:, 2], indices.ravel())
+    np.testing.assert_allclose(found[:, 3], distances.ravel(), atol=1e-5)
+    assert not list(disk.glob(".*"))
+
+
+@pytest.mark.xdist_group("cluster")
+def test_results_on_standard_output_come_from_the_workers_too(scheduler, disk, capsys):
+    X = np.load("rows.npy")[:200]
+    np.save(disk / "some.npy", X)
+    metric = mf.learn(X, np.load("y.npy")[:200], method="krca", rank=30)
+    metric.save(disk / "m.metric")
+    at = ["--scheduler", scheduler]
+    assert run("distance", disk / "m.metric", disk / "some.npy", disk / "some.npy", "--paired", "--json", *at) == 0
+    assert json.loads(capsys.readouterr().out) == {"distances": [0.0] * 200}
+    assert run("neighbors", disk / "m.metric", disk / "some.npy", "-k", "1", *at) == 0
+    assert capsys.readouterr().out.splitlines()[:3] == ["row,place,neighbor,distance", "0,1,0,0", "1,1,1,0"]
+
+
+@pytest.mark.xdist_group("cluster")
+def test_the_client_never_holds_all_rows(scheduler, disk, capsys, monkeypatch):
+    monkeypatch.setattr("metricforge.space.SAMPLE_ROWS", 300)
+    monkeypatch.setattr("metricforge.relations.MOST_ROWS", 100)
+    at = ["--scheduler", scheduler]
+    words = ["rows.npy", "--pairs", "pairs.csv", *FAR, "-o", str(disk / "far.metric")]
+    assert run("learn", *words, *at) == 0  # what the first run imports is not what it holds
+    mf.load(disk / "far.metric")
+    size = Path("rows.npy").stat().st_size
+    for command in (
+        ["learn", *words],
+        ["transform", disk / "far.metric", "rows.npy", "-o", disk / "e.npy"],
+        ["neighbors", disk / "far.metric", "rows.npy", "--among", "rows.npy", "-k", "2", "-o", disk / "n.npy"],
+    ):
+        tracemalloc.start()
+        assert run(*command, *at) == 0
+        held = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert held < size / 2, command
+
+
+@pytest.mark.xdist_group("cluster")
+def test_bad_rows_on_disk_are_one_sentence_that_names_the_cell(scheduler, disk, capsys):
+    holes = np.load("rows.npy")
+    holes[4321, 7] = np.nan
+    np.save(disk / "holes.npy", holes)
+    zarr.save_array(str(disk / "holes.zarr"), holes)
+    pd.DataFrame(holes, columns=[f"c{i}" for i in range(40)]).to_parquet(disk / "holes.parquet", index=False)
+    mf.learn(holes[:50], np.arange(50) % 2, method="krca", kernel="linear").save(disk / "m.metric")
+    np.save(disk / "cube.npy", np.zeros((2, 2, 2)))
+    (disk / "broken.parquet").write_text("nothing")
+    (disk / "old.parquet").write_text("old")
+    at = ("--scheduler", scheduler)
+    gone = disk / "only-text.parquet"
+    pd.DataFrame({"a": [1.0, 2.0], "name": ["x", "y"]}).to_parquet(gone)
+    for words, said in (
+        (["learn", disk / "holes.npy", "--pairs", "pairs.csv"], "row 4321 (counted from 0): column '7' holds 'nan'"),
+        (["learn", disk / "holes.zarr", "--pairs", "pairs.csv"], "row 4321 (counted from 0): column '7' holds 'nan'"),
+        (["learn", disk / "holes.parquet", "--pairs", "pairs.csv"], "row 4321 (counted from 0): column 'c7'"),
+        (["transform", disk / "m.metric", disk / "holes.npy", "-o", disk / "e.npy"], "row 4321 (counted from 0)"),
+        (["learn", gone, "--pairs", "pairs.csv"], "column 'name' holds the text 'x'; leave the column out with --drop"),
+        (["learn", "rows.parquet", "--label", "kin"], "no column 'kin'; did you mean 'kind'?"),
+        (["learn", "rows.npy", "--label", "40"], "no column '40'"),
+        (["learn", "rows.npy", "--label", "pairs.csv"], "has 2 columns"),
+        (["learn", disk / "cube.npy", "--pairs", "pairs.csv"], "give a 2-d array of numbers"),
+        (["learn", disk / "broken.parquet", "--pairs", "pairs.csv"], "is no Parquet file"),
+        (["learn", disk / "no.zarr", "--pairs", "pairs.csv"], "there is no file"),
+        (["transform", disk / "m.metric", "rows.npy", "-o", disk / "old.parquet"], "remove it first"),
+    ):
+        assert run(*words, *at) == 2
+        err = capsys.readouterr().err
+        assert said in err
+        assert err.count("\n") == 1
+        assert not list(disk.glob(".*"))
+
+
+def test_a_metric_without_rows_says_where_to_search(here, capsys):
+    metric = mf.load("python.metric")
+    replace(metric, rows=None).save("bare.metric")
+    assert run("neighbors", "bare.metric", "toy.npy") == 2
+    assert "name their file with --among FILE" in capsys.readouterr().err
+    assert run("neighbors", "bare.metric", "toy.npy", "-k", "1", "--among", "toy.npy", "-o", "n.npy") == 0
+    np.testing.assert_array_equal(np.load("n.npy")[:, 2], np.arange(100))
+
+
+def test_on_a_scheduler(here):
     with distributed.LocalCluster(
         n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0", protocol="tcp"
     ) as at:
@@ -318,7 +517,7 @@ BAD = {
     "transform another width": (["transform", "python.metric", "narrow.csv"], "has 2 features, but the metric"),
     "transform text": (["transform", "python.metric", "toy.csv"], "holds the text 'red'"),
     "transform nan": (["transform", "python.metric", "hole.csv"], "is empty; fill it in"),
-    "transform into another kind": (["transform", "toy.metric", "toy.csv", "-o", "x.xlsx"], "must be .csv, .tsv or"),
+    "transform into another kind": (["transform", "toy.metric", "toy.csv", "-o", "x.xlsx"], "must be .csv, .tsv"),
     "transform into no folder": (["transform", "toy.metric", "toy.csv", "-o", "no/x.csv"], "there is no folder"),
     "neighbors without a metric": (["neighbors", "no.metric", "toy.csv"], "cannot read 'no.metric'"),
     "neighbors of a missing file": (["neighbors", "toy.metric", "no.csv"], "there is no file"),

@@ -111,7 +111,7 @@ def test_every_container(solver, form):
 
 
 @pytest.mark.parametrize("solver", ITERATIVE)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     values=st.lists(st.integers(-4, 4), min_size=21, max_size=60),
     fraction=st.floats(0.01, 0.49),

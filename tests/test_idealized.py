@@ -576,7 +576,7 @@ def test_many_pairs_on_few_rows_become_a_graph(rng):
     assert form.gather(weights) == pytest.approx(Dense(Phi[i] - Phi[j]).gather(weights))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10**6), st.floats(0, 1), st.floats(-3, 3))
 def test_nearest_feasible_multipliers_satisfy_their_conditions(seed, nu, centre):
     rng = np.random.default_rng(seed)
@@ -683,7 +683,7 @@ def test_neighbors_and_radius_on_given_pairs():
 # ----------------------------------------------------------------------------------------------- eq. (2) and alignment
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 10**6), st.floats(1e-3, 100))
 def test_proposition_1(seed, gamma):
     rng = np.random.default_rng(seed)

@@ -208,7 +208,7 @@ def test_rank_grows_from_one_column_to_what_the_optimum_needs():
     mu=st.floats(1e-6, 2),
     cap=st.floats(1e-3, 1),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_bound_is_never_above_the_optimum_wherever_it_is_taken(seed, gaussian, draw, size, h, mu, cap):
     _, y, _, F, optimum = solved(seed, gaussian, 12, 1.0)
     rng = np.random.default_rng(draw)
@@ -246,7 +246,7 @@ def test_bound_holds_at_the_best_metric_of_a_wrong_radius(seed, gaussian, h):
 
 
 @given(draw=st.integers(0, 10**6), h=st.floats(0, 3), mu=st.floats(1e-6, 2))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_logistic_bound_is_never_above_its_optimum(draw, h, mu):
     _, y, _, F, optimum = solved(2, True, 14, 1.0, True)
     rng = np.random.default_rng(draw)
@@ -361,7 +361,7 @@ def test_without_a_metric_the_best_radius_is_found():
 
 
 @given(seed=st.integers(0, 1000), n=st.integers(2, 120), size=st.floats(2, 50))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_random_groups_hold_every_row_once(seed, n, size):
     rng = np.random.default_rng(seed)
     y = np.unique(rng.integers(4, size=n), return_inverse=True)[1]

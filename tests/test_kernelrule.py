@@ -78,7 +78,7 @@ def test_votes_are_the_paper_s_sums(rows, window, radius, monkeypatch):
 
 
 @given(seed=st.integers(0, 10**6), radius=st.floats(0, 5), window=st.sampled_from(WINDOWS))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_probabilities_sum_to_one_and_agree_with_the_prediction(seed, radius, window):
     rng = np.random.default_rng(seed)
     X, y = rng.integers(-2, 3, size=(12, 2)).astype(float), rng.integers(3, size=12)

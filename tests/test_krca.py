@@ -79,7 +79,7 @@ def data():
 
 
 @given(sizes=st.lists(st.integers(2, 9), min_size=1, max_size=6))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_contrasts_are_an_orthonormal_basis_of_what_h_projects_on(sizes):
     sizes = np.array(sizes)
     Q = contrasts(np.eye(sizes.sum()), sizes)

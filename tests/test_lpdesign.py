@@ -267,7 +267,7 @@ def test_a_change_of_basis_that_is_worse_is_not_taken(monkeypatch):
 # ----------------------------------------------------------------------------------------------------- the certificate
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     seed=st.integers(0, 10**6),
     cone=st.sampled_from(["nonneg", "dd"]),

@@ -304,7 +304,7 @@ def test_search_blocks_asks_bounded_blocks_once_and_writes_to_none(rng):
     k=st.integers(1, 15),
     tile_bytes=st.sampled_from([8, 40, 120, 2**20]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_search_blocks_breaks_every_tie_by_index(D, k, tile_bytes):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(neighbors, "_TILE_BYTES", tile_bytes)
@@ -507,7 +507,7 @@ def dense_graph(indices, kind, n):
 
 @given(indices=arrays(np.int64, st.tuples(st.integers(0, 9), st.integers(0, 4)), elements=st.integers(-1, 8)))
 @pytest.mark.parametrize("kind", ["mutual", "union"])
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_graph_is_its_definition(kind, indices):
     n = 9
     S = neighbors.graph(indices, kind=kind, n=n)

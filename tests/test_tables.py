@@ -291,7 +291,7 @@ def test_where_nothing_can_be_written(tmp_path, monkeypatch):
         files.check_writable(tmp_path)
     with pytest.raises(InputError, match="there is no folder"):
         files.write(tmp_path / "no" / "e.csv", b"")
-    with pytest.raises(InputError, match=r"its extension must be .csv, .tsv or .npy"):
+    with pytest.raises(InputError, match=r"its extension must be .csv, .tsv, .npy, .parquet, .zarr"):
         tables.write(tmp_path / "e.xlsx", ["a"], np.zeros((1, 1)))
     with pytest.raises(InputError, match="No space left"), files.writing(tmp_path / "e.csv"):
         raise OSError(28, "No space left on device")

@@ -90,7 +90,7 @@ def problems(draw: st.DrawFn) -> tuple[Array, int, Pairs]:
     return Z, k, Pairs(similar, dissimilar, n=n)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(problems())
 def test_kmeans_breaks_as_few_cannot_links_as_possible(problem: tuple[Array, int, Pairs]) -> None:
     Z, k, pairs = problem  # at most 8 super-points: the search is exhaustive
@@ -334,7 +334,7 @@ def test_mending_leaves_nothing_broken_where_that_is_easy() -> None:
     assert tasks._broken(mended, links.before[part]) == 0
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.integers(0, 10**6))
 def test_the_search_is_exact_on_small_graphs(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -360,7 +360,7 @@ def test_the_search_is_exact_on_small_graphs(seed: int) -> None:
     assert tasks._search(cost.tolist(), before, (best[0], best[1] * (1 - 1e-9))) is None
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.integers(0, 10**6), st.integers(2, 5))
 def test_an_assignment_never_gets_worse(seed: int, k: int) -> None:
     rng = np.random.default_rng(seed)
