@@ -31,8 +31,11 @@ def write(result: Result, folder: Path) -> list[Path]:
 
 
 def to_json(result: Result) -> str:
-    """Return the text of the JSON file."""
-    return json.dumps(result.as_dict(), indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    """Return the text of the JSON file, one cell a line."""
+    told = result.as_dict()
+    cells = [json.dumps(cell, allow_nan=False, ensure_ascii=False) for cell in told["cells"]]
+    text = json.dumps({**told, "cells": []}, indent=1, allow_nan=False, ensure_ascii=False)
+    return text.replace('"cells": []', '"cells": [\n  ' + ",\n  ".join(cells) + "\n ]", 1) + "\n"
 
 
 def refresh(folder: Path) -> None:
