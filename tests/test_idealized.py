@@ -567,6 +567,33 @@ def test_dense_and_graph_differences_agree(rng):
     assert svec(B) @ svec(B) == pytest.approx(np.sum(B**2))
 
 
+@pytest.mark.parametrize("w", [[-2.0, -0.5, 0.3, 1.5], [-2.0, -1.0, -0.5, -0.1], [0.1, 0.2, 0.5, 3.0]], ids=str)
+def test_slopes_are_the_derivative_of_the_psd_part(rng, w):
+    V = np.linalg.qr(rng.normal(size=(4, 4)))[0]
+    H = rng.normal(size=(4, 4))
+    H, X, t = H + H.T, (V * w) @ V.T, 1e-6
+    by_difference = (positive_part(X + t * H) - positive_part(X - t * H)) / (2 * t)
+    assert V @ (proximal._slopes(np.array(w)) * (V.T @ H @ V)) @ V.T == pytest.approx(by_difference, abs=1e-8)
+
+
+def test_slopes_where_eigenvalues_are_zero():
+    assert proximal._slopes(np.array([0.0, 0.0, 2.0])) == pytest.approx(np.array([[0, 0, 1], [0, 0, 1], [1, 1, 1]]))
+
+
+@pytest.mark.parametrize("lift", [0.0, 1e-12, 1e-8])
+def test_a_factor_of_a_matrix_that_rounding_left_indefinite(rng, lift):
+    V = np.linalg.qr(rng.normal(size=(5, 5)))[0]
+    A = (V * [-lift, 1e-3, 1e-2, 0.1, 1.0]) @ V.T + (0.01 * np.eye(5) if lift == 0 else 0)
+    A = (A + A.T) / 2
+    solve, exact = proximal._cholesky(A.copy())
+    assert exact == (lift == 0)
+    assert (solve is None) == (lift == 1e-8)
+    if exact:
+        assert A @ solve(np.arange(5.0)) == pytest.approx(np.arange(5.0))
+    elif solve is not None:  # the same, but for the one direction that has no digits
+        assert V[:, 1:].T @ A @ solve(V @ np.arange(5.0)) == pytest.approx(np.arange(1.0, 5.0), rel=1e-6)
+
+
 def test_many_pairs_on_few_rows_become_a_graph(rng):
     Phi = rng.normal(size=(40, 70))
     i, j = np.triu_indices(40, k=1)

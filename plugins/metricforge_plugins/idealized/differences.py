@@ -28,9 +28,12 @@ BLOCK_BYTES = 2**19
 
 @dataclass(frozen=True, eq=False)
 class Dense:
-    """Differences kept as the rows of an (N, p) array."""
+    """Differences kept as the rows of an (N, p) array, stored by column: loops then run along the pairs."""
 
     Z: Array
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "Z", np.asfortranarray(self.Z))
 
     @property
     def size(self) -> int:
@@ -51,23 +54,25 @@ class Dense:
         """Return Σ_t w_t z_t z_t'.  Cost: N p² multiplications, a block of memory."""
         out = np.zeros((self.width, self.width))
         for part in blocks(self.size, 8 * self.width, BLOCK_BYTES):
-            out += self.Z[part].T @ (self.Z[part] * weights[part, None])
+            Zt = self.Z[part].T
+            out += (Zt * weights[part]) @ Zt.T
         return (out + out.T) / 2
 
     def spread(self, B: Array) -> Array:
         """Return z_t' B z_t for each t.  Cost as `gather`."""
         out = np.empty(self.size)
         for part in blocks(self.size, 8 * self.width, BLOCK_BYTES):
-            out[part] = np.einsum("ij,ij->i", self.Z[part] @ B, self.Z[part])
+            Zt = self.Z[part].T
+            np.einsum("ij,ij->j", B @ Zt, Zt, out=out[part])
         return out
 
     def select(self, index: Array) -> Dense:
         """Return the differences of some of the pairs."""
-        return Dense(self.Z[index])
+        return Dense(np.take(self.Z.T, index, axis=1).T)
 
     def rotated(self, V: Array) -> Dense:
         """Return V'z_t."""
-        return Dense(self.Z @ V)
+        return Dense((V.T @ self.Z.T).T)
 
     def dense(self) -> Dense:
         """Return itself."""
@@ -80,11 +85,11 @@ class Dense:
         Cost: N q² multiplications.
         """
         p = self.width
-        scale = _upper(p)[2]
+        scale = _factors(p)
         H = np.zeros((len(scale), len(scale)))
         root = np.sqrt(np.sqrt(weights))
         for part in blocks(self.size, 8 * len(scale), BLOCK_BYTES):
-            Y = np.ascontiguousarray((self.Z[part] * root[part, None]).T)  # (p, rows)
+            Y = self.Z[part].T * root[part]  # (p, rows)
             U = np.empty((len(scale), Y.shape[1]))
             row = 0
             for a in range(p):
@@ -171,21 +176,26 @@ def differences(Phi: Array, i: Array, j: Array) -> Differences:
 
 
 @cache
-def _upper(p: int) -> tuple[Array, Array, Array]:
-    """Return rows, columns and factors of svec for p × p matrices."""
-    i, j = np.triu_indices(p)
-    return i, j, np.where(i == j, 1.0, np.sqrt(2.0))
+def upper(p: int) -> tuple[Array, Array]:
+    """Return the rows and the columns of the entries that svec takes from a p × p matrix."""
+    return np.triu_indices(p)
+
+
+@cache
+def _factors(p: int) -> Array:
+    """Return what svec multiplies these entries by."""
+    i, j = upper(p)
+    return np.where(i == j, 1.0, np.sqrt(2.0))
 
 
 def svec(B: Array) -> Array:
     """Return the upper triangle of a symmetric matrix as a vector with ⟨A, B⟩ = svec(A)'svec(B)."""
-    i, j, scale = _upper(len(B))
-    return np.asarray(B[i, j] * scale)
+    return np.asarray(B[upper(len(B))] * _factors(len(B)))
 
 
 def smat(b: Array, p: int) -> Array:
     """Return the symmetric p × p matrix whose svec is b."""
-    i, j, scale = _upper(p)
+    i, j = upper(p)
     B = np.empty((p, p))
-    B[i, j] = B[j, i] = b / scale
+    B[i, j] = B[j, i] = b / _factors(p)
     return B

@@ -111,15 +111,15 @@ class Program:
         alpha = np.clip(x, 0, self.cap)
         if alpha[self.apart].sum() >= self.need:
             return alpha, 0.0
-        x, weight, cap = x[self.apart], weight[self.apart], self.cap[self.apart]
+        x, weight, cap = x[self.apart], weight[self.apart], self.c_dissimilar / len(self.apart)
         low, high = 0.0, float(((cap - x) / weight).max())
         gamma = guess if low < guess < high else 0.0
         for _ in range(200):
             moved = x + gamma * weight
             inside = (moved > 0) & (moved < cap)
-            np.clip(moved, 0, cap, out=moved)
+            np.clip(moved, 0.0, cap, out=moved)
             excess = float(moved.sum()) - self.need
-            slope = float(weight[inside].sum())
+            slope = float(weight @ inside)
             # what is left is rounding, of the sum or of γ itself
             if abs(excess) <= 1e-14 * self.need + 4e-16 * gamma * slope or high - low <= 4e-16 * high:
                 break
