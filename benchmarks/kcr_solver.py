@@ -27,6 +27,7 @@ BUDGET = 6.0
 STEPS = (100.0, 10.0, 1.0, 0.1)
 ALTERNATIONS = 20
 RANDOM_STARTS = 3
+REPEATS = 3
 
 
 def run(quick: bool = False) -> Table:
@@ -42,8 +43,8 @@ def run(quick: bool = False) -> Table:
         reached = min(gradient_projection(K, y, lam, step, budget) for step in (STEPS[1:2] if quick else STEPS))
         descend(K, y, lam, None)  # loads the compiled loops
         trace, bound = descend(K, y, lam, None)
-        ours = first(trace, reached)
-        starts = [first(descend(K, y, lam, seed)[0], reached) for seed in range(1 if quick else RANDOM_STARTS)]
+        ours = reach(K, y, lam, None, reached)
+        starts = [reach(K, y, lam, seed, reached) for seed in range(1 if quick else RANDOM_STARTS)]
         table.add(
             *(name, len(K), reached, bound, f"{reached / bound - 1:.1%}", ours, f"{budget / ours:.0f}"),
             *(f"{min(starts):.3g} .. {max(starts):.3g}", f"{budget / max(starts):.0f}"),
@@ -53,6 +54,7 @@ def run(quick: bool = False) -> Table:
         f"CPU seconds on one thread; budget {budget:g} s; to reach: ratios >= 300, balance to 1 % in 0.5 s",
         "ours counts features, coordinates, start, steps and certificates, not the loading of compiled loops nor the "
         "exact value after every step, which only this table needs",
+        f"ours: the median of {REPEATS} runs from each start, the last two columns one run",
         "default start: linear discriminant directions; random: a factor of standard normal numbers, scaled alike",
         f"gradient projection from Σ = 0: best of normalised steps a/√t with a in {STEPS}, {ALTERNATIONS} alternations",
     ]
@@ -117,7 +119,7 @@ def descend(K: np.ndarray, y: np.ndarray, lam: float, seed: int | None) -> tuple
     mean = Phi.mean(axis=0)
     axes = coordinates(Phi, mean)
     F = axes.features(Phi, mean)
-    objective = Objective(F, pairs, lam * axes.scale**2)
+    objective = Objective(F, pairs, lam * axes.trace)
     P = discriminant(F, y[pairs.order], 0)
     if seed is not None:
         P = np.random.default_rng(seed).normal(size=P.shape)
@@ -131,10 +133,15 @@ def descend(K: np.ndarray, y: np.ndarray, lam: float, seed: int | None) -> tuple
         trace.append((now, min(value, trace[-1][1] if trace else np.inf)))
         clock.go()
 
-    descent = Descent(objective, axes.scale, lam, 5e-4, 3000, watch)
+    descent = Descent(objective, axes.root, lam, 5e-4, 3000, watch)
     holder.append(descent.start(P))
     state = descent.run(holder[0])
     return trace, state.bound
+
+
+def reach(K: np.ndarray, y: np.ndarray, lam: float, seed: int | None, target: float) -> float:
+    """When the target is reached: the median of some runs, for milliseconds vary with what else the machine does."""
+    return float(np.median([first(descend(K, y, lam, seed)[0], target) for _ in range(REPEATS)]))
 
 
 class Clock:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from metricforge_plugins.kcr import objective as objective_module
+from metricforge_plugins.kcr import radius as radius_module
 from metricforge_plugins.kcr import solver as solver_module
 from metricforge_plugins.kcr.certificate import certify
 from metricforge_plugins.kcr.coordinates import coordinates, discriminant
@@ -189,8 +190,8 @@ def test_rank_grows_from_one_column_to_what_the_optimum_needs():
     C = axes.features(Phi, mean)
     for seed in range(3):
         start = 0.1 * np.random.default_rng(seed).normal(size=(len(C), 1))
-        objective = Objective(C, pairs, 10 * axes.scale**2)
-        descent = Descent(objective, axes.scale, 10.0, 1e-3, 5000, lambda *a, **k: None)
+        objective = Objective(C, pairs, 10 * axes.trace)
+        descent = Descent(objective, axes.root, 10.0, 1e-3, 5000, lambda *a, **k: None)
         state = descent.run(descent.start(start))
         assert np.linalg.matrix_rank(state.best[0], tol=1e-3 * np.linalg.norm(state.best[0])) > 1
         assert optimum * (1 - 1e-6) <= state.value <= 1.001 * optimum
@@ -216,9 +217,9 @@ def test_bound_is_never_above_the_optimum_wherever_it_is_taken(seed, gaussian, d
     Phi = F[pairs.order]
     mean = Phi.mean(axis=0)
     axes = coordinates(Phi, mean)
-    objective = Objective(axes.features(Phi, mean), pairs, axes.scale**2)
+    objective = Objective(axes.features(Phi, mean), pairs, axes.trace)
     P = size * rng.normal(size=(F.shape[1], rng.integers(1, 4)))
-    found = certify(objective, axes.scale, 1.0, P, h, Smoothing(mu, cap))
+    found = certify(objective, axes.root, 1.0, P, h, Smoothing(mu, cap))
     assert found.bound <= optimum * (1 + 1e-6)
     assert objective.exact(P, h) >= optimum * (1 - 1e-6)
 
@@ -232,7 +233,7 @@ def test_bound_holds_at_the_best_metric_of_a_wrong_radius(seed, gaussian, h):
     _, y, _, F, optimum = solved(seed, gaussian, 12, 1.0)
     m, pairs = F.shape[1], all_pairs(y)
     C = np.ascontiguousarray((F - F.mean(axis=0))[pairs.order].T)
-    objective, smoothing = Objective(C, pairs, np.ones(m)), Smoothing(0.05)
+    objective, smoothing = Objective(C, pairs, np.eye(m)), Smoothing(0.05)
 
     def fun(x):
         value, G, _ = objective(x.reshape(m, m), h, smoothing)
@@ -241,7 +242,7 @@ def test_bound_holds_at_the_best_metric_of_a_wrong_radius(seed, gaussian, h):
     start = np.random.default_rng(0).normal(size=m * m)
     P = minimize(fun, start, jac=True, method="L-BFGS-B", options={"maxiter": 3000, "maxfun": 9000}).x.reshape(m, m)
     assert objective.exact(P, h) > 1.1 * optimum  # the radius is wrong
-    found = certify(objective, np.ones(m), 1.0, P, h, smoothing)
+    found = certify(objective, np.eye(m), 1.0, P, h, smoothing)
     assert found.bound <= optimum * (1 + 1e-6)
 
 
@@ -251,8 +252,8 @@ def test_logistic_bound_is_never_above_its_optimum(draw, h, mu):
     _, y, _, F, optimum = solved(2, True, 14, 1.0, True)
     rng = np.random.default_rng(draw)
     pairs = all_pairs(y)
-    objective = Objective(np.ascontiguousarray(F[pairs.order].T), pairs, np.ones(F.shape[1]), logistic=True)
-    found = certify(objective, np.ones(F.shape[1]), 1.0, rng.normal(size=(F.shape[1], 2)), h, Smoothing(mu, 1.0, True))
+    objective = Objective(np.ascontiguousarray(F[pairs.order].T), pairs, np.eye(F.shape[1]), logistic=True)
+    found = certify(objective, np.eye(F.shape[1]), 1.0, rng.normal(size=(F.shape[1], 2)), h, Smoothing(mu, 1.0, True))
     assert found.bound <= optimum * (1 + 1e-6)
 
 
@@ -302,7 +303,7 @@ def plain(P, h, F, pairs, penalty, smoothing):
             total += np.logaddexp(0, inside - 1)
         else:
             total += smoothing.cap * hinge(inside, 10 * smoothing.mu)
-    return total + (penalty[:, None] * P * P).sum()
+    return total + np.trace(P.T @ penalty @ P)
 
 
 @pytest.mark.parametrize("logistic", [False, True], ids=["hinge", "logistic"])
@@ -314,7 +315,8 @@ def test_value_and_gradient_are_those_of_plain_sums(kind, compiled, logistic, mo
     y = np.arange(31) % 3
     F = rng.normal(size=(5, 31))
     pairs = some_pairs(kind, y, F.T)
-    penalty, P, h = rng.uniform(0.5, 2, size=5), 0.4 * rng.normal(size=(5, 2)), 1.2
+    R = rng.normal(size=(5, 5))
+    penalty, P, h = R @ R.T, 0.4 * rng.normal(size=(5, 2)), 1.2
     smoothing = Smoothing(0.3, 1.0 if logistic else 0.7, logistic)
     objective = Objective(F, pairs, penalty, logistic=logistic)
     assert objective.compiled is compiled
@@ -340,7 +342,7 @@ def test_threads_change_nothing(kind, monkeypatch):
     answers = []
     for start in (10**9, 0):
         monkeypatch.setattr(objective_module, "THREADS_FROM", start)
-        objective = Objective(F, pairs, np.ones(4))
+        objective = Objective(F, pairs, np.eye(4))
         answers.append(objective(P, 1.0, Smoothing(0.1)))
         objective.close()
     for one, other in zip(*answers, strict=True):
@@ -350,7 +352,7 @@ def test_threads_change_nothing(kind, monkeypatch):
 def test_without_a_metric_the_best_radius_is_found():
     for seed in range(6):
         _, y = instance(seed)
-        objective = Objective(np.zeros((1, len(y))), all_pairs(y), np.ones(1))
+        objective = Objective(np.zeros((1, len(y))), all_pairs(y), np.eye(1))
         h, value = objective.without_metric()
         zero = np.zeros((len(y), len(y)))
         assert value == pytest.approx(equation_9(zero, h, y, 0.0))
@@ -398,11 +400,11 @@ def test_a_sample_of_pairs_reaches_its_own_optimum_and_classifies(kind, wine):
     metric = mf.learn(X, y, method="kcr", pairs=kind, bandwidth="joint")
     report = metric.report
     assert report.pairs == kind
-    assert report.gap <= 1e-2 * report.objective
+    assert report.gap <= 5e-2 * report.objective
     assert report.n_pairs < len(X) ** 2 if kind == "neighbors" else report.n_pairs == len(X) ** 2
-    few = mf.learn(X, y, method="kcr", pairs=kind, n_pairs=4000)
-    assert few.report.rows_compared == 100
-    assert 2000 <= few.report.n_pairs <= 6000
+    few = mf.learn(X, y, method="kcr", pairs=kind, n_pairs=3000)
+    assert few.report.rows_compared == 100  # 10 for each of three classes
+    assert 1500 <= few.report.n_pairs <= 4500
     assert any("rows were drawn" in note for note in few.report.notes)
     nearest = few.neighbors(X, k=2)[0][:, 1]
     assert np.mean(y[nearest] != y) < 0.05
@@ -420,7 +422,9 @@ def test_warm_start_on_some_groups_ends_at_the_same_optimum(monkeypatch, wine):
 # -------------------------------------------------------------------------------------------------------------- radius
 
 
-def test_validated_radius_is_the_best_of_the_grid_by_plain_votes():
+@pytest.mark.parametrize("compiled", [False, True], ids=["numpy", "compiled"])
+def test_validated_radius_is_the_best_of_the_grid_by_plain_votes(compiled, monkeypatch):
+    monkeypatch.setattr(radius_module, "COMPILE_FROM", 0 if compiled else 10**9)
     rng = np.random.default_rng(3)
     codes, held_codes = rng.integers(3, size=80), rng.integers(3, size=40)
     centres = rng.normal(size=(3, 2))
@@ -593,16 +597,34 @@ def test_report_is_saved_with_the_metric(tmp_path, wine):
     assert_allclose(back.distance(X[:9], X[9:20]), metric.distance(X[:9], X[9:20]))
 
 
-def test_discriminant_start_separates_classes_better_than_chance(wine):
+def test_coordinates_whiten_and_keep_distances_and_the_trace(wine):
+    Phi = wine[0]
+    mean, S = Phi.mean(axis=0), np.cov(Phi.T, bias=True)
+    axes = coordinates(Phi, mean)
+    F = axes.features(Phi, mean)
+    assert_allclose(axes.root @ F, (Phi - mean).T, atol=1e-10)
+    unit = np.trace(S) / len(S)
+    assert_allclose(axes.inverse @ (S + unit * np.eye(len(S))) @ axes.inverse.T, unit * np.eye(len(S)), atol=1e-9)
+    P = np.random.default_rng(0).normal(size=(len(F), 2))
+    L = axes.factor(P)
+    assert np.vdot(P, axes.trace @ P) == pytest.approx(np.vdot(L, L))
+    assert_allclose(F.T @ P, (Phi - mean) @ L, atol=1e-10)
+
+
+def test_start_is_that_of_discriminant_analysis_with_a_ridge(wine):
+    from scipy.linalg import eigh
+
     X, y = wine
-    F = np.ascontiguousarray((X - X.mean(axis=0)).T)
-    P = discriminant(F, y, 0)
-    Y = (F.T @ P)[:, :2]
-    own = np.array([Y[y == c].mean(axis=0) for c in range(3)])
-    assert np.mean(np.square(Y[:, None] - own).sum(axis=2).argmin(axis=1) != y) < 0.02
-    # unit variance inside classes
-    inside = np.mean([(np.square(Y[y == c] - own[c])).mean(axis=0) * np.mean(y == c) * 3 for c in range(3)], axis=0)
-    assert_allclose(inside, 1, rtol=0.05)
+    mean, S = X.mean(axis=0), np.cov(X.T, bias=True)
+    axes = coordinates(X, mean)
+    F = axes.features(X, mean)
+    Y = (F.T @ discriminant(F, y, 0))[:, :2]
+    own = np.array([X[y == c].mean(axis=0) for c in range(3)])
+    between = np.cov(own[y].T, bias=True)
+    _, V = eigh(between, S + np.trace(S) / len(S) * np.eye(len(S)))
+    theirs = (X - mean) @ V[:, :-3:-1]
+    for mine, other in zip(Y.T, theirs.T, strict=True):
+        assert abs(np.corrcoef(mine, other)[0, 1]) == pytest.approx(1, abs=1e-9)
 
 
 @pytest.mark.parametrize("name", ["iris", "wine"])

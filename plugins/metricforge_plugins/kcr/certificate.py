@@ -55,11 +55,12 @@ class Certificate:
     vectors: Array
 
 
-def certify(objective: Objective, scale: Array, lam: float, P: Array, h: float, smoothing: Smoothing) -> Certificate:
+def certify(objective: Objective, root: Array, lam: float, P: Array, h: float, smoothing: Smoothing) -> Certificate:
     """Make a dual feasible point from the derivatives at (P, h).
 
     The multipliers with τ = +1 shrink until Σ β τ <= 0, then all of them until the matrix inequality holds; a_i is then
     the best that the β_ij of its row allow.  At an exact minimiser of the smoothed problem both factors are 1.
+    ``root`` is C with φ = C f for the coordinates f of the objective.
 
     Cost: O(p (m + r)) and O(n m²) for M = Σ β τ z z', O(m³) for its eigenvalues; memory O(m² + block).
     """
@@ -77,8 +78,7 @@ def certify(objective: Objective, scale: Array, lam: float, P: Array, h: float, 
         R += F[:, rows] @ (C @ F[:, cols].T)
         loss += _loss(part, smoothing)
     M = (F * degree) @ F.T - R - R.T
-    M /= scale
-    M /= scale[:, None]
+    M = root @ M @ root.T
     values, vectors = _lowest(M)
     # rounding must not make an infeasible point look feasible
     lowest = float(values[0]) - m * np.finfo(np.float64).eps * float(np.abs(M).max())

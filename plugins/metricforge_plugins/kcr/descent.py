@@ -18,11 +18,13 @@ log = logging.getLogger(__name__)
 
 COARSEST, FINER, FINEST = 0.5, 0.2, 1e-6
 """Smoothing starts at this width and gets finer by this factor; below the last, rounding takes over."""
+APART, WITHIN = 2.0, 1.5
+"""The mean squared distance, and the squared radius, that a descent starts at."""
 SHARE = 0.3
 """The part of the tolerance that smoothing may use up."""
 LOOK = 50
 """Steps between two certificates."""
-MEMORY = 20
+MEMORY = 40
 """Pairs of vectors that L-BFGS keeps."""
 SEARCH = 60
 """Evaluations of one line search: after a change of smoothing the first step may cross a kink, hard to hit in 20."""
@@ -79,22 +81,18 @@ class Descent:
     """
 
     objective: Objective
-    scale: Array
+    root: Array
     lam: float
     tol: float
     max_iter: int
     step: Callable[..., None]
 
     def start(self, P: Array) -> State:
-        """Choose the scale of P, then h, among a few on the coarsest objective."""
+        """Begin at a mean squared distance of `APART` and a squared radius of `WITHIN`, on the coarsest objective."""
         smoothing = Smoothing(COARSEST, logistic=self.objective.logistic)
-
-        def value(k: int, h: float) -> float:
-            return self.objective(2.0**k * P, h, smoothing)[0]
-
-        power = min(range(-4, 5), key=lambda k: value(k, 1.5))
-        h = min((1.0, 1.5, 2.5), key=lambda h: value(power, h))
-        P = 2.0**power * P
+        F = self.objective.F
+        P = P * np.sqrt(APART * F.shape[1] / (2 * np.square(P.T @ F).sum()))
+        h = WITHIN
         return State(P, h, smoothing, (P, h), self.objective.exact(P, h), trivial_bound(self.objective))
 
     def resume(self, other: State) -> State:
@@ -167,7 +165,7 @@ class Descent:
                 "maxcor": MEMORY,
                 "maxls": SEARCH,
                 "ftol": 0.0,
-                "gtol": GRADIENT * float(np.abs(self.objective.penalty[:, None] * state.P).max()),
+                "gtol": GRADIENT * float(np.abs(self.objective.penalty @ state.P).max()),
             },
         )
         if state.move and certificate is not None:
@@ -183,7 +181,7 @@ class Descent:
         value = self.objective.exact(state.P, state.h)
         if value < state.value:
             state.value, state.best = value, (state.P, state.h)
-        found = certify(self.objective, self.scale, self.lam, state.P, state.h, state.smoothing)
+        found = certify(self.objective, self.root, self.lam, state.P, state.h, state.smoothing)
         state.bound = max(state.bound, found.bound)
         state.trace.append((state.value, state.gap))
         log.debug(
@@ -231,7 +229,7 @@ class Descent:
         k = min(int(np.count_nonzero(excess > 0)), m - r, max(2, r))
         if k == 0:
             return state.P
-        V = found.vectors[:, :k] * np.sqrt(excess[:k] / excess[0]) / self.scale[:, None]
+        V = self.root.T @ (found.vectors[:, :k] * np.sqrt(excess[:k] / excess[0]))
         size = s[0] / np.linalg.norm(V[:, 0]) if s[0] > 0 else 1 / np.sqrt(np.square(V[:, 0] @ self.objective.F).mean())
         best, chosen = self.objective(state.P, state.h, state.smoothing)[0], state.P
         for power in range(13):

@@ -1,8 +1,8 @@
 """The fused loops over pairs, compiled; the only file that imports numba.
 
-Each loop runs over a range of rows i and adds up, for x_ij = 1 + τ_ij (‖y_i − y_j‖² − h), the smoothed data term, its
-slope in h and its gradient in Y.  The loops release the GIL, so ranges run in threads; no two ranges write to the same
-place, so the answer does not depend on the number of threads.
+The loops over pairs run over a range of rows i and add up, for x_ij = 1 + τ_ij (‖y_i − y_j‖² − h), the smoothed data
+term, its slope in h and its gradient in Y.  They release the GIL, so ranges run in threads; no two ranges write to the
+same place, so the answer does not depend on the number of threads.  `shells` counts votes.
 """
 
 from __future__ import annotations
@@ -158,3 +158,15 @@ def listed(
                     G[i, k] += t
                     G[j, k] -= t
     return value, slope
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def shells(D: Array, radii: Array, codes: Array, votes: Array) -> None:  # pragma: no cover
+    """Count for each query, a row of D, the rows of each class that the last of the descending radii still holds."""
+    for i in range(len(D)):
+        for j in range(D.shape[1]):
+            k = 0
+            while k < len(radii) and D[i, j] <= radii[k]:
+                k += 1
+            if k > 0:
+                votes[i, k - 1, codes[j]] += 1

@@ -82,12 +82,12 @@ class Multipliers(NamedTuple):
 
 
 class Objective:
-    """Σ_i Ψ(2 − n_i⁺ + Σ_j φ(1 + τ_ij (ρ²_ij − h))) + tr(diag(λ_k) P P') over a factor P (m, r) and h >= 0.
+    """Σ_i Ψ(2 − n_i⁺ + Σ_j φ(1 + τ_ij (ρ²_ij − h))) + ⟨P, penalty P⟩ over a factor P (m, r) and h >= 0.
 
-    ρ²_ij = ‖P'(f_i − f_j)‖² on the columns f_i of F.  F holds centred features in scaled coordinates (see
-    `metricforge_plugins.kcr.coordinates`), which is why the weight of the trace is a vector.
+    ρ²_ij = ‖P'(f_i − f_j)‖² on the columns f_i of F.  F holds centred features in coordinates of their own (see
+    `metricforge_plugins.kcr.coordinates`), in which λ tr W has a matrix, ``penalty`` (m, m).
 
-    Cost of one evaluation: O(m n r + p r) for p pairs; memory for Y (n, r) and its gradient beside F.
+    Cost of one evaluation: O(m (n + m) r + p r) for p pairs; memory for Y (n, r) and its gradient beside F.
     """
 
     def __init__(self, F: Array, pairs: Compared, penalty: Array, *, logistic: bool = False) -> None:
@@ -100,14 +100,14 @@ class Objective:
         """Return the value, the gradient in P and the slope in h."""
         Yt = P.T @ self.F  # (r, n)
         value, slope, Gt = (self._loops if self.compiled else self._sums)(Yt, h, smoothing)
-        weighted = self.penalty[:, None] * P
+        weighted = self.penalty @ P
         return value + float(np.vdot(P, weighted)), self.F @ Gt.T + 2 * weighted, slope
 
     def exact(self, P: Array, h: float) -> float:
         """Return the value without smoothing."""
         smoothing = Smoothing(EXACT, logistic=self.logistic)
         data = (self._loops if self.compiled else self._sums)(P.T @ self.F, h, smoothing)[0]
-        return data + float(np.vdot(P, self.penalty[:, None] * P))
+        return data + float(np.vdot(P, self.penalty @ P))
 
     def without_metric(self) -> tuple[float, float]:
         """Return the best h at W = 0, where every distance is 0, and the objective there."""

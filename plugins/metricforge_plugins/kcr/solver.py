@@ -29,13 +29,14 @@ BANDWIDTHS = ("auto", "joint", "validated")
 BOUNDS = ("hinge", "logistic")
 N_PAIRS = 640_000
 """Pairs compared by default: every pair up to 800 rows."""
-GROUP = 40
-"""The least number of rows that a row is compared with; where ``n_pairs`` is too few for that, rows are drawn."""
+GROUP, EACH = 40, 10
+"""The least number of rows that a row is compared with: 40, or 10 for each class where these are fewer.  Where
+``n_pairs`` is too few for that, rows are drawn."""
 HELD_OUT, MOST_HELD_OUT = 0.1, 3000
 """The share, and the most, of rows that a validated radius is tried on."""
 MOST_REFERENCE = 100_000
 """The most rows that vote on the held-out ones."""
-TOL, SAMPLED_TOL = 1e-3, 1e-2
+TOL, SAMPLED_TOL = 1e-3, 5e-2
 """The relative gap to reach, for all pairs and for a sample of them."""
 WARM = 100_000
 """Pairs of the part of the groups on which a descent with many more of them begins."""
@@ -59,7 +60,7 @@ class KCR(Solver):
     ``gap`` is the exact objective less its value, so optimum >= objective − gap always.
 
     Cost: O(n m² + m³) once, then O(n m r + p r) a step for p pairs and rank r, a few hundred steps; memory 16 n m
-    bytes.  At the default ``n_pairs`` n is at most 16,000 here, however many rows there are.
+    bytes.  At the default ``n_pairs`` n is at most 32,000 here, however many rows there are.
 
     Parameters
     ----------
@@ -72,8 +73,8 @@ class KCR(Solver):
         "auto": all where there are at most ``n_pairs``, else random.
     n_pairs : int, optional
         How many at the most, each row with itself included; default: 640,000, and for "neighbors" no more than 40 a
-        row.  A row is compared with at least 40; where ``n_pairs`` does not suffice for that, n_pairs / 40 rows are
-        drawn.
+        row.  A row is compared with at least 40, or 10 for each class where these are fewer; where ``n_pairs`` does
+        not suffice for that, rows are drawn.
     bandwidth : {"auto", "joint", "validated"}
         "joint": h is the minimiser's.  "validated": one row in ten (at most 3000) is held out of the fit, and of
         {1, 10^(-1/3), ..., 10^(-8/3)} h and 0 the squared radius with the least error on them is taken.  "auto": joint
@@ -81,8 +82,8 @@ class KCR(Solver):
     bound : {"hinge", "logistic"}
         The outer bound.
     tol : "auto" or float > 0
-        The gap to reach, relative to the objective.  "auto" is 1e-3 for all pairs and 1e-2 for a sample of them, whose
-        objective is not known any better.
+        The gap to reach, relative to the objective.  "auto" is 1e-3 for all pairs and 5e-2 for a sample of them, which
+        tells the objective no better; most of that gap is the bound's.
     max_iter : int
         Steps of L-BFGS.
 
@@ -201,7 +202,8 @@ class KCR(Solver):
         kept, spare = drawn[first], drawn[~first]
         held = spare[: min(MOST_HELD_OUT, round(HELD_OUT * n) or 1)] if validate else spare[:0]
         pool = np.concatenate([kept, spare[len(held) :]])
-        rows = np.sort(pool[: max(2, most // GROUP)] if sampled else pool)
+        least = min(GROUP, EACH * len(labels.classes))
+        rows = np.sort(pool[: max(2, most // least)] if sampled else pool)
         return Sample(rows, np.sort(pool), np.sort(held), pairs, most, sampled)
 
     def _radius(self, problem: Problem, sample: Sample, L: Array, h: float) -> dict[str, Any]:
@@ -277,14 +279,12 @@ def _descend(
     """Minimise; where there are many groups, over some of them first."""
 
     def descent(part: Compared, share: float, done: int) -> Descent:
-        objective = Objective(
-            np.ascontiguousarray(F[:, : part.n]), part, share * lam * axes.scale**2, logistic=logistic
-        )
+        objective = Objective(np.ascontiguousarray(F[:, : part.n]), part, share * lam * axes.trace, logistic=logistic)
 
         def step(k: int, total: int, **info: float) -> None:
             problem.step(done + k, total, **info)
 
-        return Descent(objective, axes.scale, share * lam, tol, max(1, max_iter - done), step)
+        return Descent(objective, axes.root, share * lam, tol, max(1, max_iter - done), step)
 
     P = discriminant(F, codes, problem.seed)
     if isinstance(pairs, Grouped) and pairs.count > 2 * WARM and len(pairs.starts) > 2:
