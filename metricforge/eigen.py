@@ -53,6 +53,8 @@ _COMPONENT_ROWS = 32
 _COLUMNS = 16
 # The search for missed eigenvalues multiplies at least this many vectors before it believes that there are none.
 _SEARCH_PRODUCTS = 40
+# And looks at its Ritz values after so many.
+_LOOK = 8
 # A warm start to this tolerance is what "auto" prefers PRIMME for.
 _LOOSE_TOL = 1e-4
 # From so many pairs on "auto" takes block Lanczos, at a tol of 2e-5 and more and below it.
@@ -180,8 +182,9 @@ def top(
 
     Notes
     -----
-    Memory beside A: LAPACK n^2; ARPACK max(2k + 1, 40) vectors; block Lanczos 2k + 64 in float32 (float64 below
-    tol = 2e-5); PRIMME about max(2k, 30) + 40 vectors; the search 40; the answer and its product 2k.  A sparse A is
+    Memory beside A: LAPACK n^2; ARPACK max(2k + 1, 40) vectors; block Lanczos 2k + 32 in float32 (float64 below
+    tol = 2e-5); PRIMME about max(2k, 30) + 40 vectors; the search 40 (and k in float32 from that tol on); the answer
+    and its product 2k.  A sparse A is
     copied when it is not float64 CSR, and once more without its small components when it has any: those are solved
     densely, apart, so that isolated rows neither cost iterations nor repeat eigenvalues.
 
@@ -286,6 +289,8 @@ class _Operator:
             self.error = error
             raise Stop from error
         self.n_products += columns
+        if single and self._single is not None:
+            return Y
         return np.asarray(Y / unit, dtype=np.float32 if single else np.float64)
 
     def _in_single(self) -> tuple[Any, float]:
@@ -453,18 +458,29 @@ def _search_above(
     """
     n, k = V.shape
     new = _orthonormal(guess, V)
+    if tol >= 2 * SINGLE_TOL:  # what is read most often, V and Q, is then half as long
+        new, V = new.astype(np.float32), V.astype(np.float32)
     width = new.shape[1]
     size = min(max(5 * width, 40, 2**21 // n), n - k)
-    Q = np.empty((n, size), order="F")
+    Q = np.empty((n, size), dtype=V.dtype, order="F")
     H = np.zeros((size, size))  # Q'AQ, of which the upper triangle counts
-    used = products = 0
+    used = products = looked = 0
     while True:
         span = slice(used, used + new.shape[1])
         used, products = span.stop, products + new.shape[1]
         Q[:, span] = new
         R = operator(new)
-        H[:used, span] = Q[:, :used].T @ R
-        R = R - Q[:, :used] @ H[:used, span] - V @ (V.T @ R)
+        overlap = Q[:, :used].T @ R
+        R = R - Q[:, :used] @ overlap - V @ (V.T @ R)
+        H[:used, span] = overlap
+        new = _orthonormal(R, V, Q[:, :used])
+        invariant = new.shape[1] == 0  # the Ritz values are exact
+        full = used + new.shape[1] > size
+        # From one vector a Ritz pair converges only where R is small: there, and now and then, is what to look at.
+        going = width == 1 and not invariant and bool(np.linalg.norm(R) > tol)
+        if going and not full and products < looked + _LOOK and not operator.stop():
+            continue
+        looked = products
         theta, S = np.linalg.eigh(H[:used, :used], UPLO="U")
         theta, S = theta[::-1], S[:, ::-1]
         # Only the last block is not mapped into the span of Q: AQs - theta Qs = R s_last.
@@ -473,15 +489,13 @@ def _search_above(
         if above.any():
             finished = bool((r[: len(above)][above] <= tol / 2).all())
         else:
-            finished = products >= _SEARCH_PRODUCTS and theta[0] + r[0] <= level + tol
-        if not finished and not operator.stop():
-            new = _orthonormal(R, V, Q[:, :used])
-            finished = new.shape[1] == 0  # an invariant subspace: the Ritz values are exact
+            finished = products >= _SEARCH_PRODUCTS and bool(theta[0] + r[0] <= level + tol)
+        finished = finished or invariant
         if finished or operator.stop():
-            return Q[:, :used] @ S[:, : len(above)][:, above], finished
-        if used + new.shape[1] > size:
+            return (Q[:, :used] @ S[:, : len(above)][:, above].astype(Q.dtype)).astype(np.float64), finished
+        if full:
             keep = max(width, size // 3)
-            Q[:, :keep] = Q[:, :used] @ S[:, :keep]
+            Q[:, :keep] = Q[:, :used] @ S[:, :keep].astype(Q.dtype)
             H[:keep, :keep] = np.diag(theta[:keep])
             used = keep
 
@@ -650,30 +664,34 @@ def _joined(pieces: list[_Piece], large: _Found | None, rest: NDArray[np.intp], 
     return _Found(w[best], V, residuals, large is None or large.complete)
 
 
-def _orthonormal(W: NDArray[Any], *bases: Floats) -> Floats:
+def _orthonormal(W: NDArray[Any], *bases: NDArray[Any]) -> NDArray[Any]:
     """Return an orthonormal basis of what the columns of W add to the orthonormal columns of ``bases``.
 
-    Columns that add less than their 1e-7th part are dropped.  Orthonormal to rounding: everything is done twice.
+    Columns that add less than the square root of rounding are dropped.  Orthonormal to rounding: everything is done
+    twice, unless little was subtracted and the columns are far from dependent, when once is as good.
     """
-    W = np.asarray(W, dtype=np.float64)
+    W = np.asarray(W, dtype=np.float32 if W.dtype == np.float32 else np.float64)
+    eps = float(np.finfo(W.dtype).eps)
     for _ in range(2):
-        W = _unit_columns(W, 0.0)
+        norms = _norms(W)
+        W = W[:, norms > 0.0] / norms[norms > 0.0]
         for Q in bases:
             W = W - Q @ (Q.T @ W)
-        W = _unit_columns(W, 1e-8)
-        s, U = np.linalg.eigh(W.T @ W)
-        keep = s > 1e-14
-        W = W @ (U[:, keep] / np.sqrt(s[keep]))
+        norms = _norms(W) if bases else np.ones(W.shape[1], dtype=W.dtype)
+        there = norms > math.sqrt(eps)
+        if bases:
+            W = W[:, there] / norms[there]
+        G = W.astype(np.float64, copy=False)
+        s, U = np.linalg.eigh(G.T @ G)
+        keep = s > 50 * eps
+        W = W @ (U[:, keep] / np.sqrt(s[keep])).astype(W.dtype)
+        if norms.min(initial=1.0) > 0.7 and s.min(initial=1.0) > 0.1:
+            break
     return W
 
 
-def _unit_columns(W: Floats, floor: float) -> Floats:
-    """Divide the columns by their norms; those at or below ``floor`` are dropped."""
-    norms = np.sqrt(np.einsum("ij,ij->j", W, W))  # np.linalg.norm would hold two more arrays of this shape
-    keep = norms > floor
-    if not keep.all():
-        W, norms = W[:, keep], norms[keep]
-    return np.asarray(W / norms)
+def _norms(W: NDArray[Any]) -> NDArray[Any]:
+    return np.asarray(np.sqrt(np.einsum("ij,ij->j", W, W)))  # np.linalg.norm would hold two more arrays of this shape
 
 
 def _signed(V: Floats) -> Floats:
@@ -801,6 +819,9 @@ def _check_sparse(A: csr_array, slack: float) -> None:
 def _check_product(X: Floats, Y: NDArray[Any]) -> None:
     if Y.dtype.kind not in "biuf":
         raise InputError(f"A: the operator returned entries of type {Y.dtype}; its products must be real")
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(Y.sum()):  # a NaN or an infinity would be in the sum
+            return
     finite = np.isfinite(Y)
     if not finite.all():
         if not np.isfinite(X).all():

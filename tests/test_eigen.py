@@ -139,6 +139,16 @@ def test_cliques_give_every_copy(solver, k, form):
     np.testing.assert_allclose(w, [4.0] * min(k, 60) + [0.0] * max(0, k - 60), atol=1e-7)
 
 
+@pytest.mark.parametrize("k", [20, 60, 70])
+@pytest.mark.parametrize("solver", ITERATIVE)
+def test_cliques_give_every_copy_at_a_loose_tolerance(solver, k):
+    """The search is in float32 here; the answer is not."""
+    w, V = found = top(aslinearoperator(CLIQUES), k, solver=solver, tol=1e-3)
+    assert found.status == "converged"
+    np.testing.assert_allclose(w, [4.0] * min(k, 60) + [0.0] * max(0, k - 60), atol=1e-4)
+    np.testing.assert_allclose(V.T @ V, np.eye(k), atol=1e-12)
+
+
 @pytest.mark.parametrize("shift", [0.0, 2.0])
 @pytest.mark.parametrize("k", [5, 30, 40])
 @pytest.mark.parametrize("solver", ITERATIVE)
@@ -191,28 +201,32 @@ def test_what_a_backend_leaves_out_is_found(A, dropped):
         (np.eye(200, 20), -np.inf, 4, 4),
     ],
 )
-def test_the_search_finds_what_is_missing_and_says_when_nothing_is(V, level, most, copies):
+@pytest.mark.parametrize("tol", [1e-8, 1e-4], ids=["double", "single"])
+def test_the_search_finds_what_is_missing_and_says_when_nothing_is(V, level, most, copies, tol):
     d = np.r_[np.ones(30), np.linspace(-1, 0.4, 170)]
     operator = eigen._Operator(np.diag(d), 10**6, np.inf)
     guess = np.random.default_rng(0).standard_normal((200, 4))
-    vectors, finished = eigen._search_above(operator, V, guess, level, most, 1e-8)
+    vectors, finished = eigen._search_above(operator, V, guess, level, most, tol)
     assert finished
     assert vectors.shape == (200, copies)
-    np.testing.assert_allclose(d[:, None] * vectors, vectors, atol=1e-8)
-    np.testing.assert_allclose(vectors.T @ vectors, np.eye(copies), atol=1e-12)
-    np.testing.assert_allclose(V.T @ vectors, 0, atol=1e-12)
+    assert vectors.dtype == np.float64
+    np.testing.assert_allclose(d[:, None] * vectors, vectors, atol=tol)
+    rounding = 1e-12 if tol < 1e-5 else 2e-6
+    np.testing.assert_allclose(vectors.T @ vectors, np.eye(copies), atol=rounding)
+    np.testing.assert_allclose(V.T @ vectors, 0, atol=rounding)
 
 
+@pytest.mark.parametrize("tol", [1e-8, 1e-4], ids=["double", "single"])
 @pytest.mark.parametrize("miss", [0, 3, 9])
-def test_a_missed_outlier_in_a_narrow_bulk_is_found(miss):
+def test_a_missed_outlier_in_a_narrow_bulk_is_found(miss, tol):
     # The variance of a random vector under this matrix is tiny: the first Ritz value looks converged, and is not.
     d = np.sort(np.r_[np.linspace(0.3, 1, 10), np.random.default_rng(3).uniform(-0.01, 0.01, 4000)])[::-1]
     operator = eigen._Operator(sp.diags_array(d).tocsr(), 10**6, np.inf)
     V = np.delete(np.eye(len(d), 11), miss, axis=1)
     for seed in range(10):
         guess = np.random.default_rng(seed).standard_normal((len(d), 1))
-        vectors, _ = eigen._search_above(operator, V, guess, d[10], 10, 1e-8)
-        np.testing.assert_allclose(np.abs(vectors), np.eye(len(d))[:, [miss]], atol=1e-6)
+        vectors, _ = eigen._search_above(operator, V, guess, d[10], 10, tol)
+        np.testing.assert_allclose(np.abs(vectors), np.eye(len(d))[:, [miss]], atol=max(1e-6, tol))
 
 
 # ------------------------------------------------------------------------------------------------- small components

@@ -38,7 +38,9 @@ class Signed:
         from scipy.sparse import coo_array
 
         half = alpha * self.t / 2
-        rows, columns = np.concatenate([self.i, self.j]), np.concatenate([self.j, self.i])
+        # int32, as the graph's: products read these beside the values
+        i, j = self.i.astype(np.int32), self.j.astype(np.int32)
+        rows, columns = np.concatenate([i, j]), np.concatenate([j, i])
         return coo_array((np.concatenate([half, half]), (rows, columns)), shape=(self.n, self.n)).tocsr()
 
     def agreement(self, V: Array, w: Array) -> Array:
