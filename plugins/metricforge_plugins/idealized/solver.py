@@ -177,8 +177,9 @@ class Idealized(ComparedByContent, Solver):
             notes.append(f"{hints.zeros} pair(s) join rows with equal features and were dropped")
         if not learned:
             notes.append(
-                "nothing was learned: B is the metric before learning, because c_similar and c_dissimilar are wide "
-                "enough to reach it; lower them or raise nu, or let metricforge_plugins.idealized.tune choose"
+                "nothing was learned: the metric is the one before learning, because c_similar = "
+                f"{program.c_similar:.3g} and c_dissimilar = {program.c_dissimilar:.3g} are wide enough to reach it; "
+                "try a tenth of both, then a hundredth, or a larger nu, or let metricforge_plugins.idealized.tune choose"
             )
         if self.psd != "exact":
             negative = int((optimum.change + program.base < 0).sum())
