@@ -455,17 +455,32 @@ def _pair_distances(X: Any, Q: Any, rows: Array, cols: Array) -> Array:
     pairs of rows have equal distances wherever they stand.
     """
     out = np.empty(rows.size)
-    width = 4 + 4 * X.nnz // X.shape[0] if is_sparse(X) else X.shape[1]
-    # An eighth of a tile stays in the cache between the passes over the differences.
-    for part in blocks(rows.size, 8 * width, _TILE_BYTES // 8):
-        if is_sparse(X):
-            apart = Q[rows[part]].astype(np.float64) - X[cols[part]].astype(np.float64)
-            out[part] = np.asarray(apart.multiply(apart).sum(axis=1)).ravel()
-        else:
-            difference = np.subtract(Q[rows[part]], X[cols[part]], dtype=np.float64, order="C")
-            # Not einsum: beyond 8192 features it splits a sum where its buffer happens to end.
-            out[part] = np.vecdot(difference, difference)
+    (_sparse_squares if is_sparse(X) else _dense_squares)(X, Q, rows, cols, out)
     return np.sqrt(out, out=out)
+
+
+def _sparse_squares(X: Any, Q: Any, rows: Array, cols: Array, out: Array) -> None:
+    for part in blocks(rows.size, 8 * (4 + 4 * X.nnz // X.shape[0]), _TILE_BYTES // 8):
+        apart = Q[rows[part]].astype(np.float64) - X[cols[part]].astype(np.float64)
+        out[part] = np.asarray(apart.multiply(apart).sum(axis=1)).ravel()
+
+
+def _dense_squares(X: Array, Q: Array, rows: Array, cols: Array, out: Array) -> None:
+    d = X.shape[1]
+    # An eighth of a tile stays in the cache between the passes over the differences.
+    size = max(1, min(rows.size, _TILE_BYTES // 8 // (8 * d)))
+    # The same memory for all parts: in a dask worker malloc gives it back, and maps it anew, each time.
+    left, right = np.empty((size, d), dtype=Q.dtype), np.empty((size, d), dtype=X.dtype)
+    apart = left if Q.dtype == np.float64 else np.empty((size, d))
+    for start in range(0, rows.size, size):
+        i, j = rows[start : start + size], cols[start : start + size]
+        k = len(i)
+        # The numbers are in range; only with a mode other than "raise" does take write to its place at once.
+        np.take(Q, i, axis=0, out=left[:k], mode="clip")
+        np.take(X, j, axis=0, out=right[:k], mode="clip")
+        np.subtract(left[:k], right[:k], dtype=np.float64, out=apart[:k])
+        # Not einsum: beyond 8192 features it splits a sum where its buffer happens to end.
+        np.vecdot(apart[:k], apart[:k], out=out[start : start + k])
 
 
 def _squared_norms(X: Any, centre: Array) -> Array:
