@@ -115,7 +115,7 @@ def _demo(parser: argparse.ArgumentParser) -> None:
 
 def _learn(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("data", nargs="?", help="rows: .csv, .tsv, .parquet, .npy, .npz (sparse), .svm (LIBSVM) or .fasta")
+    add("data", nargs="?", help="rows: .csv, .tsv, .parquet, .npy, .zarr, .npz (sparse), .svm (LIBSVM) or .fasta")
     hints = parser.add_argument_group("hints (one of them)")
     hints.add_argument("--label", metavar="COLUMN", help="the column with a class per row, or a file of one column")
     hints.add_argument("--pairs", metavar="FILE", help="columns i, j, similar (1 or 0); rows are counted from 0")
@@ -130,8 +130,16 @@ def _learn(parser: argparse.ArgumentParser) -> None:
     add("--drop", metavar="COLUMN", action="append", help="a column to leave out; may be repeated")
     add("-o", "--out", metavar="FILE", help="the metric (default: the data's name with .metric)")
     add("--report", metavar="FILE", help="write an HTML page on what was learned")
-    add("--scheduler", metavar="ADDRESS", help="run on this dask scheduler, such as tcp://host:8786")
+    _cluster(parser)
     add("--config", metavar="FILE", help="a TOML file with any of these settings; what is typed wins")
+
+
+def _cluster(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="run on this dask scheduler, such as tcp://host:8786; its workers read .npy, .parquet and .zarr files",
+    )
 
 
 def _saved(parser: argparse.ArgumentParser) -> None:
@@ -147,6 +155,7 @@ def _transform(parser: argparse.ArgumentParser) -> None:
 def _neighbors(parser: argparse.ArgumentParser) -> None:
     _saved(parser)
     parser.add_argument("-k", type=int, default=10, help="how many (default: 10)")
+    parser.add_argument("--among", metavar="FILE", help="rows to search (default: the training rows the metric keeps)")
     _output(parser)
 
 
@@ -158,7 +167,9 @@ def _distance(parser: argparse.ArgumentParser) -> None:
 
 
 def _output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("-o", "--out", metavar="FILE", help=".csv, .tsv or .npy (default: CSV to standard output)")
+    kinds = ".csv, .tsv, .npy, .parquet or .zarr"
+    parser.add_argument("-o", "--out", metavar="FILE", help=f"{kinds} (default: CSV to standard output)")
+    _cluster(parser)
 
 
 def _plugins(parser: argparse.ArgumentParser) -> None:

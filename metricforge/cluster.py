@@ -35,19 +35,28 @@ def client() -> Any | None:
     """Return the active client, or None where there is none or where this code is itself a task."""
     if "distributed" not in sys.modules:
         return None
-    from distributed import default_client, get_worker
-
-    try:
-        get_worker()
-    except ValueError:
-        pass
-    else:
+    if _in_task():
         return None  # a task that waits for tasks holds the thread they need
+    from distributed import default_client
+
     try:
         found = default_client()
     except ValueError:
         return None
     return None if found.asynchronous else found
+
+
+def _in_task() -> bool:
+    """Tell whether this code runs inside a task of a worker."""
+    if "distributed" not in sys.modules:
+        return False
+    from distributed import get_worker
+
+    try:
+        get_worker()
+    except ValueError:
+        return False
+    return True
 
 
 def threads() -> int:
@@ -115,19 +124,59 @@ def compute(*lazy: Any) -> tuple[Any, ...]:
     at, watch = client(), _watch.get()
     with threadpool_limits(1):
         if at is None:
+            # in a task dask would hand the work to the workers, of which this is one
+            where = {"scheduler": "synchronous"} if _in_task() else {}
             with _counting(watch):
-                return tuple(dask.compute(*lazy))
+                return tuple(dask.compute(*lazy, **where))
         held = persisted(at, list(lazy))
-        _wait(held, watch)
-        return tuple(dask.compute(*held))
+        try:
+            _wait(held, watch)
+            return tuple(_fetched(at, collection) for collection in held)
+        finally:
+            _release(held, but=lazy)
+
+
+def _release(held: list[Any], but: tuple[Any, ...]) -> None:
+    """Release what was computed now, not when the last traceback that knows of it is gone; what was given stays."""
+    from distributed import futures_of
+
+    given = {id(future) for future in futures_of(list(but))}
+    for future in futures_of(held):
+        if id(future) not in given:
+            future.release()
+
+
+def _fetched(at: Any, collection: Any) -> Any:
+    """Return a persisted collection as what it stands for, put together in this process.
+
+    Not by ``dask.compute``, which would send the scheduler a second graph, over what is there already.
+    """
+    from distributed import futures_of
+
+    found = {future.key: future for future in futures_of(collection)}
+    finish, extra = collection.__dask_postcompute__()
+    return finish(at.gather(_in_place_of(collection.__dask_keys__(), found)), *extra)
+
+
+def _in_place_of(keys: Any, found: dict[Any, Any]) -> Any:
+    """Return what was found under keys, nested as they are."""
+    return [_in_place_of(key, found) for key in keys] if isinstance(keys, list) else found[keys]
 
 
 def persisted(at: Any, lazy: Any) -> Any:
-    """Return collections whose chunks are being computed on the workers of a client and stay there."""
-    with warnings.catch_warnings():
+    """Return collections (a list, or one) whose chunks are being computed on the workers of a client and stay there.
+
+    Chains of tasks are not fused: a fused task has other dependencies than the task of that name in the next graph, and
+    a scheduler that still knows the one may fail on the other.
+    """
+    import dask
+
+    many = lazy if isinstance(lazy, list) else [lazy]
+    with warnings.catch_warnings(), dask.config.set({"optimization.fuse.active": False}):
         # labels and rows in memory have no other way to go, and go once
         warnings.filterwarnings("ignore", message="Sending large graph")
-        return at.persist(lazy)
+        held = at.persist(list(dask.optimize(*many)), optimize_graph=False)
+    return held if isinstance(lazy, list) else held[0]
 
 
 @contextmanager

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import cluster, files, plotting, report, tables
+from . import cluster, files, plotting, report, storage, tables
 from . import datasets as _datasets
+from . import rows as _rows
 from .cli import say, say_json
 from .constraints import Chunklets, Constraint, Labels
 from .errors import InputError
@@ -25,6 +27,7 @@ from .notation import parse_kernel
 from .registry import plugins as _plugins
 from .relations import Held, held
 from .runfile import Run, settings
+from .space import check_memory
 
 Array = NDArray[Any]
 
@@ -39,14 +42,14 @@ def learn(args: Namespace) -> None:
     """Learn a metric from rows and hints, save it, and say what it changed."""
     run = settings(vars(args))
     _check_outputs(run)  # before the work, so that it is not lost
-    table, hint = read_hint(run)
     with cluster.connected(run.scheduler):
+        table, hint = read_hint(run)
         start, metric = fit(run, table, hint)
         before, after = (held(one, table.rows, hint, seed=run.seed) for one in (start, metric))
         page = ""
         if run.report:
             page = report.html(metric, hint, X=table.rows, before=start, source=Path(run.data).name, command=args.typed)
-    metric.save(run.out)
+        metric.save(run.out)
     if run.report:
         files.write(run.report, page.encode())
     (_tell_json if args.json else _tell)(run, hint, metric, before, after)
@@ -57,13 +60,14 @@ def fit(run: Run, table: tables.Table, hint: Constraint) -> tuple[Kernel, Metric
     kernel = parse_kernel(run.kernel) if run.kernel else None
     if kernel is None and table.holds_strings:
         kernel = Spectrum(3).normalized()  # the methods' own kernels are for vectors
+    spread = _spread(table)
     if run.standardize:
         kernel = Standardized(kernel or make_plan(run.method, None, None, hint).kernel)
     metric = _learn(
         table.rows, hint, method=run.method, kernel=kernel, rank=run.rank, seed=run.seed, **dict(run.options)
     )
     start = kernel or find_method(metric.report.method).kernel
-    notes = (*metric.report.notes, *scale_note(table, metric))
+    notes = (*metric.report.notes, *_scale_note(table, spread, metric))
     told = Report({**metric.report, "notes": notes, "columns": table.names})
     return start.resolve(metric.kernel.check(table.rows), seed=run.seed), replace(metric, report=told)
 
@@ -87,7 +91,7 @@ def read_hint(run: Run) -> tuple[tables.Table, Constraint]:
     """Read the rows of a run and what is known about their likeness."""
     column = run.label or run.groups
     inside = () if column is None or tables.is_table(column) else (column,)
-    table = tables.read(run.data, aside=inside, drop=run.drop)
+    table = tables.read(run.data, aside=inside, drop=run.drop, lazy=run.scheduler is not None)
     n = table.rows.shape[0]
     if run.pairs:
         return table, tables.read_pairs(run.pairs, n)
@@ -103,13 +107,19 @@ def read_hint(run: Run) -> tuple[tables.Table, Constraint]:
     return table, Labels(values) if run.label else Chunklets(values)
 
 
-def scale_note(table: tables.Table, metric: Metric) -> tuple[str, ...]:
+def _spread(table: tables.Table) -> Array | None:
+    """Return how far every column of dense rows spreads; on disk this is the pass that looks at every cell."""
+    if _rows.is_dask(table.rows):
+        return _rows.moments(table.rows)[1]
+    return table.rows.std(axis=0) if isinstance(table.rows, np.ndarray) and not table.holds_strings else None
+
+
+def _scale_note(table: tables.Table, spread: Array | None, metric: Metric) -> tuple[str, ...]:
     """Return a sentence where a few wide columns decide every distance, and the method cannot mend that itself."""
     linear = metric.report.kernel == "Linear()"
     settled = metric.report.method == "lpdesign" or metric.report.kernel.startswith("Standardized")
-    if settled or not isinstance(table.rows, np.ndarray) or table.holds_strings:
+    if settled or spread is None:
         return ()
-    spread = table.rows.std(axis=0)
     typical = float(np.median(spread))
     if (metric.report.method == "krca" and linear) or not typical or spread.max() <= WIDE * typical:
         return ()
@@ -123,10 +133,10 @@ def scale_note(table: tables.Table, metric: Metric) -> tuple[str, ...]:
 
 def _tell(run: Run, hint: Constraint, metric: Metric, before: Sequence[Held], after: Sequence[Held]) -> None:
     told = metric.report
-    width = f" of {metric.width} features" if metric.width else ""
-    say(f"learned by {told.method} from {report.describe(hint)} over {told.n} rows{width}")
-    steps = "iteration" if told.n_iter == 1 else "iterations"
-    say(f"{told.status}: {told.gap:.2g} ({told.certificate}), {told.n_iter} {steps}, {told.seconds:.2g} s")
+    width = f" of {report.some(metric.width, 'feature')}" if metric.width else ""
+    say(f"learned by {told.method} from {report.describe(hint)} over {report.some(told.n, 'row')}{width}")
+    steps = report.some(told.n_iter, "iteration")
+    say(f"{told.status.replace('_', ' ')}: {report.certified(told)}; {steps}, {told.seconds:.2g} s")
     for note in (*told.converted, *told.notes):
         say(f"note: {note}")
     wide = max((len(h.what) for h in after), default=0)
@@ -134,7 +144,8 @@ def _tell(run: Run, hint: Constraint, metric: Metric, before: Sequence[Held], af
     for b, a in zip(before, after, strict=True):
         say(f"{a.what:<{wide}} {100 * b.share:>6.1f} % {100 * a.share:>6.1f} %")
     say(f"\nmetric: {run.out}" + (f"\nreport: {run.report}" if run.report else ""))
-    say(f"next:   metricforge neighbors {run.out} {run.data} -k 5")
+    kept = "" if not _rows.is_dask(metric.rows) else f" --among {run.data} --scheduler {run.scheduler}"
+    say(f"next:   metricforge neighbors {run.out} {run.data} -k 5{kept}")
 
 
 def _tell_json(run: Run, hint: Constraint, metric: Metric, before: Sequence[Held], after: Sequence[Held]) -> None:
@@ -155,57 +166,91 @@ def _tell_json(run: Run, hint: Constraint, metric: Metric, before: Sequence[Held
 
 def transform(args: Namespace) -> None:
     """Embed rows."""
-    metric, A = _opened(args)
-    E = np.asarray(metric.transform(A))
-    _put(args, [f"z{c + 1}" for c in range(E.shape[1])], E, {"rows": E})
+    with _opened(args) as (metric, A):
+        E = metric.transform(A)
+        _put(args, [f"z{c + 1}" for c in range(E.shape[1])], E, {"rows": E})
 
 
 def neighbors(args: Namespace) -> None:
     """Find the nearest training rows: one line for each neighbour, nearest first."""
-    metric, A = _opened(args)
-    indices, distances = metric.neighbors(A, k=args.k)
+    with _opened(args) as (metric, A):
+        if args.among:
+            metric = replace(metric, rows=metric.kernel.check(_rows_for(metric, args.among, args), "--among"))
+        if metric.rows is None:
+            raise InputError(f"{args.metric!r} keeps no training rows to search; name their file with --among FILE")
+        indices, distances = metric.neighbors(A, k=args.k)
+        lines = _neighbor_lines(indices, distances)
+        _put(args, ["row", "place", "neighbor", "distance"], lines, {"indices": indices, "distances": distances})
+
+
+def _neighbor_lines(indices: Any, distances: Any) -> Any:
+    """Return one line for each neighbour: row, place, neighbour, distance."""
+    if not _rows.is_dask(indices):
+        return _lines(indices, distances)
+    chunks = tuple(size * indices.shape[1] for size in indices.chunks[0]), (4,)
+    return indices.map_blocks(_lines, distances, chunks=chunks, dtype=np.float64, meta=np.empty((0, 0)))
+
+
+def _lines(indices: Array, distances: Array, block_info: Any = None) -> Array:
     n, k = indices.shape
-    row, place = np.repeat(np.arange(n), k), np.tile(np.arange(1, k + 1), n)
-    lines = np.column_stack([row, place, indices.ravel(), distances.ravel()])
-    _put(args, ["row", "place", "neighbor", "distance"], lines, {"indices": indices, "distances": distances})
+    first = block_info[0]["array-location"][0][0] if block_info else 0
+    row, place = np.repeat(np.arange(first, first + n), k), np.tile(np.arange(1, k + 1), n)
+    return np.column_stack([row, place, indices.ravel(), distances.ravel()])
 
 
 def distance(args: Namespace) -> None:
     """Print distances: a matrix, or one a row."""
-    metric, A = _opened(args)
-    if args.paired and args.other is None:
-        raise InputError("--paired compares row by row: give a second file of rows")
-    B = None if args.other is None else _rows_for(metric, args.other)
-    if args.paired:
-        D = metric.paired_distance(A, B)[:, None]
-        _put(args, ["distance"], D, {"distances": D[:, 0]})
-    else:
-        D = metric.distance(A, B)
-        _put(args, [str(c) for c in range(D.shape[1])], D, {"distances": D})
+    with _opened(args) as (metric, A):
+        if args.paired and args.other is None:
+            raise InputError("--paired compares row by row: give a second file of rows")
+        B = None if args.other is None else _rows_for(metric, args.other, args)
+        if args.paired:
+            D = metric.paired_distance(A, B)[:, None]
+            _put(args, ["distance"], D, {"distances": D[:, 0]})
+        else:
+            D = metric.distance(A, B)
+            _put(args, [str(c) for c in range(D.shape[1])], D, {"distances": D})
 
 
-def _opened(args: Namespace) -> tuple[Metric, Any]:
+@contextmanager
+def _opened(args: Namespace) -> Iterator[tuple[Metric, Any]]:
     if args.out:
         tables.check_output(args.out)
     metric = load(args.metric)
-    return metric, _rows_for(metric, args.data)
+    with cluster.connected(args.scheduler):
+        yield metric, _rows_for(metric, args.data, args)
 
 
-def _rows_for(metric: Metric, path: str) -> Any:
-    """Read rows with the columns that a metric was learned on."""
+def _rows_for(metric: Metric, path: str, args: Namespace) -> Any:
+    """Read rows with the columns that a metric was learned on; with a scheduler leave them on disk where possible."""
     columns = metric.report.get("columns")
-    return tables.read(path, only=columns or None, width=metric.width).rows
+    return tables.read(path, only=columns or None, width=metric.width, lazy=args.scheduler is not None).rows
 
 
-def _put(args: Namespace, columns: list[str], values: Array, as_json: dict[str, Any]) -> None:
+def _put(args: Namespace, columns: list[str], values: Any, as_json: dict[str, Any]) -> None:
     if args.out:
-        tables.write(args.out, columns, values)
+        _write(args.out, columns, values)
         shape = " × ".join(map(str, values.shape))
         (say_json({"written": args.out, "shape": values.shape}) if args.json else say(f"{args.out}: {shape}"))
     elif args.json:
-        say_json(as_json)
+        say_json({name: _in_memory(part) for name, part in as_json.items()})
     else:
-        sys.stdout.writelines(tables.as_text(columns, values))
+        sys.stdout.writelines(tables.as_text(columns, _in_memory(values)))
+
+
+def _write(path: str, columns: list[str], values: Any) -> None:
+    """Write what was computed; the workers write what is lazy, where the kind of file lets them."""
+    if _rows.is_dask(values) and Path(path).suffix.lower() in storage.STORED:
+        storage.store(values, path, columns)
+    else:
+        tables.write(path, columns, _in_memory(values))
+
+
+def _in_memory(values: Any) -> Any:
+    if _rows.is_dask(values):
+        what = f"{' × '.join(map(str, values.shape))} numbers as text"
+        check_memory(values.nbytes, what, f"let the workers write them: -o with {', '.join(storage.STORED)}")
+    return _rows.gathered(values)
 
 
 # ------------------------------------------------------------------------------------------------- what there is

@@ -839,13 +839,25 @@ def _paired_squared_euclidean(X: Any, Y: Any) -> Array:
 
 
 def _manhattan(X: Any, Y: Any) -> Array:
-    from sklearn.metrics.pairwise import manhattan_distances
-
+    """Return ‖x_i − y_j‖₁, summed in float64 and stored in the rows' own precision."""
     dtype = np.result_type(_rows.float_dtype(X), _rows.float_dtype(Y))
     if _rows.is_sparse(X) or _rows.is_sparse(Y):
-        from scipy.sparse import csr_matrix
+        return _sparse_manhattan(X, Y, dtype)
+    from scipy.spatial.distance import cdist
 
-        X, Y = csr_matrix(X), csr_matrix(Y)
+    if dtype == np.float64:
+        return np.asarray(cdist(X, Y, "cityblock"))
+    out = np.empty((len(X), len(Y)), dtype=dtype)
+    for part in _rows.blocks(len(X), 8 * max(len(Y), X.shape[1]), TILE_BYTES):
+        out[part] = cdist(X[part], Y, "cityblock")
+    return out
+
+
+def _sparse_manhattan(X: Any, Y: Any, dtype: Any) -> Array:
+    from scipy.sparse import csr_matrix
+    from sklearn.metrics.pairwise import manhattan_distances
+
+    X, Y = csr_matrix(X), csr_matrix(Y)
     out = np.empty((X.shape[0], Y.shape[0]), dtype=dtype)
     for part in _rows.blocks(X.shape[0], 8 * max(Y.shape[0], X.shape[1])):
         out[part] = manhattan_distances(X[part], Y)

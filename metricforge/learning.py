@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -21,6 +22,8 @@ from .progress import Event
 from .registry import registry
 from .space import Space, represent
 
+SMALL = 10**6
+"""Features (rows × rank) up to which BLAS keeps to one thread: on small matrices others wait more than they work."""
 AUTO = {
     "labels": ("kcr", "krca"),
     "pairs": ("idealized", "krca"),
@@ -110,7 +113,8 @@ def learn(
         "notes": (*plan.notes, *_remarks(space, relations), *solution.notes),
         "version": __version__,
     }
-    report = Report({**told, **solution.report})
+    names = _rows.column_names(X)
+    report = Report({**told, **({"columns": names} if names else {}), **solution.report})
     return Metric(solution.kernel, report, rows=rows, solver=configured, rank=rank, seed=seed)
 
 
@@ -228,10 +232,21 @@ def _method_names() -> list[str]:
 
 def _solved(solver: Solver, problem: Problem, plan: Plan) -> Solution:
     try:
-        return solver.solve(problem)
+        with _few_threads(problem.space):
+            return solver.solve(problem)
     except Exception as error:
         error.add_note(f"in solver {type(solver).__name__} of method {plan.name!r}{plan.origin}")
         raise
+
+
+def _few_threads(space: Space) -> AbstractContextManager[Any]:
+    """Return the context in which a problem of this size is solved."""
+    if space.n * space.rank > SMALL:
+        return nullcontext()
+    import scipy.linalg  # noqa: F401 - brings a BLAS of its own, which the limit must find loaded
+    from threadpoolctl import threadpool_limits
+
+    return threadpool_limits(1, user_api="blas")  # type: ignore[no-any-return]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -280,6 +280,12 @@ class Metric:
         return np.take_along_axis(candidates, order, axis=1), np.take_along_axis(D, order, axis=1)
 
     def _check(self, X: Any, name: str) -> Any:
+        given, learned = _rows.column_names(X), self.report.get("columns")
+        if given and learned and given != tuple(learned):
+            raise InputError(
+                f"{name} has the columns {_listed(given)}, but the metric was learned on {_listed(learned)}, in that "
+                f'order; select them with {name}[list(metric.report["columns"])]'
+            )
         X = self.kernel.check(X, name)
         if self.width is not None and _rows.width(X) != self.width:
             raise InputError(f"{name} has {_rows.width(X)} features, but the metric was learned on {self.width}")
@@ -293,6 +299,7 @@ class Metric:
         if not 0 < weight < np.inf:
             raise InputError(f"a metric can only be scaled by a positive number, got {weight!r}")
         told = {"method": f"{float(weight):g} · ({self.report['method']})", "parts": (dict(self.report),)}
+        told |= {name: value for name, value in self.report.items() if name == "columns"}
         scaled = float(weight) * self.kernel
         kept = None if self.stored_map is None else Stacked(tuple(m.scaled(weight) for m in _maps(self.stored_map)))
         return replace(self, kernel=scaled, report=Report(told), solver=None, stored_map=kept)
@@ -309,6 +316,8 @@ class Metric:
         )
         parts = tuple(p for m in (self, other) for p in m.report.get("parts", (dict(m.report),)))
         told = {"method": f"{self.report['method']} + {other.report['method']}", "parts": parts}
+        if self.report.get("columns") == other.report.get("columns") is not None:
+            told["columns"] = self.report["columns"]
         if not same:
             told["notes"] = ("the parts were learned on different rows: neighbors has none to search",)
         return replace(
@@ -388,6 +397,10 @@ def load(path: str | os.PathLike[str]) -> Metric:
         except (InputError, TypeError) as error:
             raise ModelFileError(f"{os.fspath(path)!r} is not a saved metric: {error}") from error
     return metric
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
 
 def _maps(embedding: FeatureMap | Stacked) -> tuple[FeatureMap, ...]:

@@ -66,6 +66,12 @@ def float_dtype(X: Any) -> np.dtype[Any]:
     return np.dtype(np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64)
 
 
+def column_names(X: Any) -> tuple[str, ...] | None:
+    """Return what a frame calls its columns, where all are called by strings; None for other rows."""
+    names = tuple(X.columns) if hasattr(X, "columns") else ()
+    return names if names and all(isinstance(name, str) for name in names) else None
+
+
 # --------------------------------------------------------------------------------------------------- checking rows
 
 
@@ -81,8 +87,8 @@ def as_vectors(X: Any, name: str = "X") -> Any:
         return _csr_vectors(X, name)
     if hasattr(X, "columns") and hasattr(X, "to_numpy"):
         X = X.to_numpy()
-    if isinstance(X, np.ma.MaskedArray) and X.mask.any():
-        raise InputError(f"{name} is a masked array with masked cells; fill them first, for instance {name}.filled(0)")
+    if isinstance(X, np.ma.MaskedArray):
+        _check_unmasked(X, name)
     try:
         A = np.asarray(X)
     except ValueError as error:
@@ -119,8 +125,7 @@ def as_vectors(X: Any, name: str = "X") -> Any:
 def as_strings(X: Any, name: str = "X") -> Any:
     """Return string rows as a 1-d object array (or a dask array of such)."""
     if is_dask(X):
-        _check_dask_rows(X, name, ndim=1)
-        return X
+        return _dask_rows(X, name, ndim=1)
     if isinstance(X, str):
         raise InputError(f"{name} is one string; give a sequence of strings, for instance [{X[:8]!r}, ...]")
     items = _items(X, name)
@@ -140,8 +145,7 @@ def as_strings(X: Any, name: str = "X") -> Any:
 def as_objects(X: Any, name: str = "X") -> Any:
     """Return arbitrary rows untouched, as a 1-d object array; for kernels that look inside them themselves."""
     if is_dask(X):
-        _check_dask_rows(X, name, ndim=None)
-        return X
+        return _dask_rows(X, name, ndim=None)
     if hasattr(X, "shape") and len(X.shape):
         if X.shape[0] == 0:
             raise InputError(f"{name} has 0 sample(s); give at least one row")
@@ -206,6 +210,11 @@ def _check_finite(A: Array, name: str, offset: int = 0) -> None:
     )
 
 
+def _check_unmasked(A: Any, name: str) -> None:
+    if np.ma.getmaskarray(A).any():
+        raise InputError(f"{name} is a masked array with masked cells; fill them first, for instance {name}.filled(0)")
+
+
 def _check_size(size: float, dtype: Any, name: str) -> None:
     if size > (1e18 if dtype == np.float32 else 1e150):
         raise InputError(
@@ -238,21 +247,25 @@ def _csr_vectors(X: Any, name: str) -> Any:
     return A
 
 
-def _check_dask_rows(X: Any, name: str, ndim: int | None) -> None:
-    if not hasattr(X, "chunks"):
-        raise InputError(
-            f"{name} must be a dask array, got {type(X).__name__}; convert with .to_dask_array(lengths=True)"
-        )
+def _dask_rows(X: Any, name: str, ndim: int | None) -> Any:
+    """Return a dask array with rows in every chunk: a filter leaves chunks without any."""
+    import dask.array as da
+
+    if not isinstance(X, da.Array):
+        frame = "convert with .to_dask_array(lengths=True)"
+        how = frame if hasattr(type(X), "to_dask_array") else "see dask.array.from_delayed"
+        raise InputError(f"{name} must be a dask array, got {type(X).__name__}; {how}")
     if ndim is not None and X.ndim != ndim:
         raise InputError(f"{name} must be {ndim}-d, got a dask array of shape {X.shape}")
     if any(np.isnan(size) for sizes in X.chunks for size in sizes):
         raise InputError(f"{name} is a dask array with unknown chunk sizes; call {name}.compute_chunk_sizes() first")
     if X.shape[0] == 0:
         raise InputError(f"{name} has 0 sample(s); give at least one row")
+    return X if all(X.chunks[0]) else X.rechunk({0: tuple(size for size in X.chunks[0] if size)})
 
 
 def _dask_vectors(X: Any, name: str) -> Any:
-    _check_dask_rows(X, name, ndim=2)
+    X = _dask_rows(X, name, ndim=2)
     _check_not_empty(X, name)
     if X.dtype.kind not in "fiub":
         raise InputError(f"{name} must hold real numbers, got a dask array of dtype {X.dtype}")
@@ -260,11 +273,15 @@ def _dask_vectors(X: Any, name: str) -> Any:
         X = X.rechunk({1: -1})
     if X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float64)
-    return X.map_blocks(_finite_block, name=None, argument=name, dtype=X.dtype, meta=X._meta, enforce_ndim=False)
+    meta = np.empty((0, 0), dtype=X.dtype) if isinstance(X._meta, np.ma.MaskedArray) else X._meta
+    return X.map_blocks(_finite_block, name=None, argument=name, dtype=X.dtype, meta=meta, enforce_ndim=False)
 
 
 def _finite_block(block: Any, argument: str, block_info: Any = None) -> Any:
     start = block_info[0]["array-location"][0][0] if block_info else 0
+    if isinstance(block, np.ma.MaskedArray):
+        _check_unmasked(block, argument)
+        block = block.data
     if is_sparse(block):
         if np.isfinite(block.data).all():
             return block
@@ -284,11 +301,35 @@ def take(X: Any, index: Array) -> Any:
     if not is_dask(X):
         return X[index]
     order = np.argsort(index, kind="stable")
-    # dask slices sorted positions without shuffling chunks
-    (sorted_rows,) = cluster.compute(X[np.asarray(index)[order]])
+    (sorted_rows,) = cluster.compute(_picked(X, np.asarray(index)[order]))
     back = np.empty_like(order)
     back[order] = np.arange(len(order))
     return sorted_rows[back]
+
+
+def _picked(X: Any, index: Array) -> Any:
+    """Return the dask rows ``X[index]`` for an ascending index, by one task for each chunk that holds some of them.
+
+    dask's own selection shuffles, with several tasks where one will do.
+    """
+    if not len(index):
+        return X[:0]
+    import dask.array as da
+    from dask.base import tokenize
+    from dask.highlevelgraph import HighLevelGraph
+
+    X = X.rechunk(dict.fromkeys(range(1, X.ndim), -1))
+    name = f"picked-{tokenize(X.name, index)}"
+    ends = np.cumsum(X.chunks[0])
+    owner = np.searchsorted(ends, index, side="right")
+    keys, chosen, sizes = _keys(X), *np.unique(owner, return_counts=True)
+    inner = (0,) * (X.ndim - 1)
+    tasks = {
+        (name, i, *inner): (operator.getitem, keys[c], index[owner == c] - (ends[c] - X.chunks[0][c]))
+        for i, c in enumerate(chosen)
+    }
+    graph = HighLevelGraph.from_collections(name, tasks, dependencies=[X])
+    return da.Array(graph, name, chunks=(tuple(map(int, sizes)), *X.chunks[1:]), meta=X._meta)
 
 
 def gathered(X: Any) -> Any:
@@ -434,7 +475,7 @@ def map_taken(function: Callable[[Any], Array], X: Any, index: Array, columns: i
         return np.asarray(map_rows(function, X if everything else X[index], columns, dtype))
     order = np.argsort(index, kind="stable")
     result = np.empty(len(index) if columns is None else (len(index), columns), dtype=dtype)
-    result[order] = gathered(map_rows(function, X[np.asarray(index)[order]], columns, dtype))
+    result[order] = gathered(map_rows(function, _picked(X, np.asarray(index)[order]), columns, dtype))
     return result
 
 
@@ -604,7 +645,9 @@ def _blockwise(call: Any, function: Any, out: str, ends: tuple[tuple[Any, str], 
     where = ArraySliceDep(tuple(rows.values()))
     meta = np.empty((0,) * len(out), dtype=dtype)
     joined = [part for end in ends for part in end]
-    how |= {"function": held, "concatenate": True, "align_arrays": False, "dtype": dtype, "meta": meta}
+    # not concatenated, as dask's own reductions are not: only then does it fuse ``kernel(X).sum(axis=1)`` into one task
+    # a block, which keeps a few numbers where it would otherwise keep the block
+    how |= {"function": held, "concatenate": None, "align_arrays": False, "dtype": dtype, "meta": meta}
     return da.blockwise(call, out, where, "".join(rows), *joined, **how)
 
 
@@ -629,7 +672,7 @@ class _RowCall:
     dtype: np.dtype[Any]
 
     def __call__(self, where: tuple[slice, ...], X: Any, function: Callable[[Any], Array]) -> Array:
-        result: Array = _in_block(map_rows, _named(*where), function, X, self.columns, self.dtype)
+        result: Array = _in_block(map_rows, _named(*where), function, _only(X), self.columns, self.dtype)
         return result
 
 
@@ -640,8 +683,13 @@ class _PairCall:
     dtype: np.dtype[Any]
 
     def __call__(self, where: tuple[slice, ...], X: Any, Y: Any, function: Callable[[Any, Any], Array]) -> Array:
-        block: Array = _in_block(function, _named(*where), X, Y)
+        block: Array = _in_block(function, _named(*where), _only(X), _only(Y))
         return block.astype(self.dtype, copy=False)
+
+
+def _only(chunks: Any) -> Any:
+    """Return the one chunk along features, which dask hands over in a list."""
+    return chunks[0] if isinstance(chunks, list) else chunks
 
 
 # ------------------------------------------------------------------------------------------------ equality by content

@@ -1,11 +1,15 @@
-"""Rows that stay on disk: files opened as dask arrays whose chunks are read by the tasks that use them.
+"""Rows that stay on disk: files whose chunks are read by the tasks that use them, and written by those that make them.
 
 Only names, shapes and types pass through this process.  On a cluster every worker must see the path.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import secrets
+import shutil
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import cluster
-from .errors import InputError, UnknownNameError, first_rows, nearest, whole_number
+from .errors import InputError, UnknownNameError, nearest, whole_number
 
 Array = NDArray[Any]
 
@@ -66,13 +70,23 @@ def open_rows(path: str | os.PathLike[str], *, columns: list[str] | None = None,
 
 
 def _lazy(source: _Source, n: int, d: int, dtype: np.dtype[Any], step: int) -> Any:
+    """Return the array that a source reads: one layer of one task a chunk, so that dask drops those nobody asks for."""
     import dask
     import dask.array as da
+    from dask.base import tokenize
+    from dask.highlevelgraph import HighLevelGraph
 
-    read = dask.delayed(source, pure=True, traverse=False)
+    held = dask.delayed(source, pure=True, traverse=False)
+    name = f"read-{tokenize(held.key, n, step)}"
     starts = range(0, n, step)
-    parts = [da.from_delayed(read(a, min(n, a + step)), (min(n, a + step) - a, d), dtype) for a in starts]
-    return da.concatenate(parts, axis=0)
+    tasks = {(name, i, 0): (_read, held.key, start, min(n, start + step)) for i, start in enumerate(starts)}
+    graph = HighLevelGraph.from_collections(name, tasks, dependencies=[held])
+    sizes = tuple(min(n, start + step) - start for start in starts)
+    return da.Array(graph, name, chunks=(sizes, (d,)), meta=np.empty((0, 0), dtype=dtype))
+
+
+def _read(source: _Source, start: int, stop: int) -> Array:
+    return source(start, stop)
 
 
 # ------------------------------------------------------------------------------------------------------------------ npy
@@ -83,7 +97,8 @@ class _Npy:
     path: str
 
     def __call__(self, start: int, stop: int) -> Array:
-        return np.array(np.load(self.path, mmap_mode="r")[start:stop])
+        with _seen(self.path):
+            return np.array(np.load(self.path, mmap_mode="r")[start:stop])
 
 
 def _open_npy(path: Path, columns: list[str] | None) -> tuple[_Source, tuple[int, int], np.dtype[Any]]:
@@ -114,18 +129,40 @@ class _Parquet:
         for file, group, first in self.groups[at:]:
             if first >= stop:
                 break
-            table = pq.ParquetFile(file).read_row_group(group, columns=list(self.columns))
+            with _seen(file):
+                table = pq.ParquetFile(file).read_row_group(group, columns=list(self.columns))
             a, b = max(start, first), min(stop, first + table.num_rows)
             part = table.slice(a - first, b - a)
             for c, name in enumerate(self.columns):
                 values = part.column(name)
                 if values.null_count:
-                    missing = np.flatnonzero(values.is_null().to_numpy()) + a
+                    missing = int(np.flatnonzero(values.is_null().to_numpy())[0]) + a
                     raise InputError(
-                        f"column {name!r} is empty in {first_rows(missing)} of the Parquet file; fill or drop them"
+                        f"{file!r}, row {missing} (counted from 0): column {name!r} is empty; fill it in, remove the "
+                        "row, or leave the column out"
                     )
                 result[a - start : b - start, c] = values.to_numpy()
         return result
+
+
+def parquet_files(path: Path) -> list[Path]:
+    """Return the files behind a Parquet file or a folder of them, in the order of their rows."""
+    found = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if not found:
+        raise InputError(f"path: the folder {path.name!r} holds no .parquet file")
+    return found
+
+
+def parquet_columns(path: Path) -> dict[str, bool]:
+    """Return the names of the columns of a Parquet file or folder, each with whether it holds numbers."""
+    import pyarrow.parquet as pq
+
+    file = parquet_files(path)[0]
+    try:
+        schema = pq.read_schema(file)
+    except Exception as error:  # whatever a foreign file makes a parser raise
+        raise InputError(f"{str(path)!r} is no Parquet file: {' '.join(str(error).split())[:100]}") from None
+    return {found.name: np.dtype(found.type.to_pandas_dtype()).kind in "fiub" for found in schema}
 
 
 def _open_parquet(path: Path, columns: list[str] | None) -> tuple[_Source, tuple[int, int], np.dtype[Any]]:
@@ -133,13 +170,10 @@ def _open_parquet(path: Path, columns: list[str] | None) -> tuple[_Source, tuple
         import pyarrow.parquet as pq
     except ImportError:
         raise InputError("path: reading Parquet needs pyarrow; install it with pip install pyarrow") from None
-    files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
-    if not files:
-        raise InputError(f"path: the folder {path.name!r} holds no .parquet file")
     groups: list[tuple[str, int, int]] = []
     kinds: dict[str, np.dtype[Any]] = {}
     n = 0
-    for file in files:
+    for file in parquet_files(path):
         try:
             found = pq.ParquetFile(file)
         except Exception as error:
@@ -167,7 +201,8 @@ class _Zarr:
     def __call__(self, start: int, stop: int) -> Array:
         import zarr
 
-        return np.asarray(zarr.open_array(self.path, mode="r")[start:stop])
+        with _seen(self.path):
+            return np.asarray(zarr.open_array(self.path, mode="r")[start:stop])
 
 
 def _open_zarr(path: Path, columns: list[str] | None) -> tuple[_Source, tuple[int, int], np.dtype[Any]]:
@@ -180,6 +215,147 @@ def _open_zarr(path: Path, columns: list[str] | None) -> tuple[_Source, tuple[in
     except Exception as error:
         raise InputError(f"path: {path.name!r} is no zarr array ({error})") from None
     return _Zarr(str(path.resolve())), _two(found.shape, path), _number(np.dtype(found.dtype), path)
+
+
+# -------------------------------------------------------------------------------------------------------------- storing
+
+
+def store(X: Any, path: str | os.PathLike[str], names: Sequence[str]) -> None:
+    """Write a lazy 2-d array, each chunk by the task that made it.
+
+    Parameters
+    ----------
+    X : (n, d) dask array
+    path : path
+        ``.npy``, ``.zarr``, or ``.parquet``, which becomes a folder of one file a chunk of rows.
+    names : d strings
+        The columns of a Parquet file.
+
+    The file has a hidden name until it is complete.  Cost: that of X; no chunk passes through this process.
+    """
+    import dask.array as da
+
+    target = Path(path).resolve()
+    check_storable(target)
+    begin = _WRITERS[target.suffix.lower()]
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
+    try:
+        X, writer = begin(X, temporary, tuple(names))
+        cluster.compute(da.store(X, writer, lock=False, compute=False))
+        temporary.replace(target)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(temporary) if temporary.is_dir() else temporary.unlink()
+        if isinstance(error, OSError):
+            raise InputError(f"cannot write {str(path)!r}: {error.strerror or error}; choose another folder") from None
+        raise
+
+
+def check_storable(path: str | os.PathLike[str]) -> None:
+    """Raise where `store` could not write a file, before the work."""
+    suffix = Path(path).suffix.lower()
+    if suffix != ".npy" and Path(path).exists():
+        raise InputError(f"cannot write {str(path)!r}: it would become a folder, and a file is there; remove it first")
+    package = {".parquet": "pyarrow", ".zarr": "zarr"}.get(suffix)
+    if package and not installed(package):
+        raise InputError(f"cannot write {str(path)!r}: it needs {package}; pip install {package}, or write .npy")
+
+
+def installed(package: str) -> bool:
+    """Tell whether a package is there, without importing it."""
+    import importlib.util
+
+    return importlib.util.find_spec(package) is not None
+
+
+@dataclass(frozen=True)
+class _NpyWriter:
+    """Writes blocks into the data of an .npy file; by calls, because a full disk under a memmap kills the process."""
+
+    path: str
+    offset: int
+    columns: int
+
+    def __setitem__(self, where: tuple[slice, slice], block: Array) -> None:
+        rows, columns = where
+        block = np.ascontiguousarray(block)
+        whole = block.shape[1] == self.columns
+        with _seen(self.path), Path(self.path).open("r+b") as file:
+            for i, line in enumerate((block,) if whole else block):
+                file.seek(self.offset + ((rows.start + i) * self.columns + columns.start) * block.itemsize)
+                file.write(line.data)
+
+
+def _begin_npy(X: Any, path: Path, names: tuple[str, ...]) -> tuple[Any, Any]:
+    with path.open("xb") as file:
+        about = {"descr": X.dtype.str, "fortran_order": False, "shape": X.shape}
+        np.lib.format.write_array_header_1_0(file, about)
+        offset = file.tell()
+        file.truncate(offset + X.nbytes)
+    return X, _NpyWriter(str(path), offset, X.shape[1])
+
+
+@dataclass(frozen=True)
+class _ParquetWriter:
+    """Writes every block to a file of its own; their names are in the order of the rows."""
+
+    folder: str
+    names: tuple[str, ...]
+
+    def __setitem__(self, where: tuple[slice, slice], block: Array) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        path = Path(self.folder) / f"{where[0].start:015d}.parquet"
+        with _seen(self.folder):
+            # a task may run twice, on two workers: the last to end wins, and nobody reads half a file
+            part = path.with_suffix(f".{secrets.token_hex(6)}")
+            pq.write_table(pa.table(dict(zip(self.names, block.T, strict=True))), part)
+            part.replace(path)
+
+
+def _begin_parquet(X: Any, path: Path, names: tuple[str, ...]) -> tuple[Any, Any]:
+    path.mkdir()
+    return X.rechunk({1: -1}), _ParquetWriter(str(path), names)
+
+
+@dataclass(frozen=True)
+class _ZarrWriter:
+    path: str
+
+    def __setitem__(self, where: tuple[slice, slice], block: Array) -> None:
+        import zarr
+
+        with _seen(self.path):
+            zarr.open_array(self.path, mode="r+")[where] = block
+
+
+def _begin_zarr(X: Any, path: Path, names: tuple[str, ...]) -> tuple[Any, Any]:
+    import zarr
+
+    # equal chunks, so that no two tasks write to one file
+    sides = tuple(max(sizes) for sizes in X.chunks)
+    X = X.rechunk(sides)
+    zarr.open_array(str(path), mode="w", shape=X.shape, chunks=sides, dtype=X.dtype)
+    return X, _ZarrWriter(str(path))
+
+
+_WRITERS = {".npy": _begin_npy, ".parquet": _begin_parquet, ".zarr": _begin_zarr}
+STORED = tuple(_WRITERS)
+"""The extensions that `store` writes."""
+
+
+@contextlib.contextmanager
+def _seen(path: str) -> Iterator[None]:
+    """Say what is the matter where a worker cannot see a path that the client sees."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise InputError(
+            f"there is no {path!r} where the work is done; on a cluster every worker must see the same files"
+        ) from None
+    except OSError as error:
+        raise InputError(f"{path!r} cannot be read or written on a worker: {error.strerror or error}") from None
 
 
 def _two(shape: tuple[int, ...], path: Path) -> tuple[int, int]:

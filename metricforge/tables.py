@@ -2,8 +2,8 @@
 
 ====================================  =======================================================================
 ``.csv`` ``.tsv`` ``.txt``            one row a line; the first names the columns, unless it looks like a row
-``.parquet``                          read by pyarrow or polars, whichever is installed
-``.npy``                              a 2-d array; columns are called 0, 1, 2, ...
+``.parquet``                          a file or a folder of them; read by pyarrow or polars, whichever is installed
+``.npy`` ``.zarr``                    a 2-d array; columns are called 0, 1, 2, ...
 ``.npz``                              a sparse matrix of ``scipy.sparse.save_npz``
 ``.svm`` ``.libsvm`` ``.svmlight``    sparse rows of LIBSVM; the target is the column ``label``
 ``.fasta`` ``.fa`` ``.faa``           strings; the heading gives the columns ``id`` and ``description``
@@ -19,15 +19,17 @@ import importlib
 import importlib.util
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from . import rows as _rows
+from . import storage
 from .constraints import Pairs, Triplets
 from .errors import InputError, UnknownNameError, nearest
 
@@ -35,6 +37,10 @@ Array = NDArray[Any]
 
 BLOCK = 4096
 """How many lines of text become numbers at a time."""
+MISSING = {"?", "-", "na", "n/a", "nan", "null"}
+"""What people write, in any case, where a number is missing."""
+TRUTH = {"true": "1", "yes": "1", "false": "0", "no": "0"}
+"""What is a number in a column that holds nothing else."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +49,7 @@ class Table:
 
     Attributes
     ----------
-    rows : (n, d) array, CSR matrix, or (n,) array of strings
+    rows : (n, d) array, CSR matrix, or (n,) array of strings; a dask array where the rows were left on disk
     names : tuple of str
         The columns of ``rows``; empty where they have no names.
     aside : dict of str to (n,) array
@@ -81,6 +87,15 @@ class Choice:
     only: tuple[str, ...] | None = None
     width: int | None = None
 
+    def without(self, *names: str) -> str:
+        """Return how to do without columns, in words; "" where they are needed."""
+        if self.only is not None:
+            return ""
+        them = "the column" if len(names) == 1 else "them"
+        if self.width is not None:  # for a metric that is there already
+            return f"take {them} out of the file"
+        return f"leave {them} out with {' '.join(f'--drop {_quoted(name)}' for name in names)}"
+
 
 def read(
     path: str | os.PathLike[str],
@@ -89,15 +104,19 @@ def read(
     drop: Iterable[str] = (),
     only: Sequence[str] | None = None,
     width: int | None = None,
+    lazy: bool = False,
 ) -> Table:
-    """Read the rows of a file; see `Choice` for the arguments.
+    """Read the rows of a file; see `Choice` for the other arguments.
 
-    One pass; text needs twice the memory of the rows for a moment, when its blocks are joined.
+    One pass; text needs twice the memory of the rows for a moment, when its blocks are joined.  With ``lazy`` the rows
+    of `OPENERS` stay on disk: tasks read them, and say of a bad cell what would be said here; only the columns aside
+    are read at once.
     """
     path = _existing(path)
     wanted = Choice(tuple(aside), tuple(drop), None if only is None else tuple(only), width)
+    reader = (OPENERS if lazy else READERS).get(path.suffix.lower(), READERS[path.suffix.lower()])
     try:
-        return READERS[path.suffix.lower()](path, wanted)
+        return reader(path, wanted)
     except UnicodeDecodeError as error:
         raise InputError(
             f"{_show(path)} is not UTF-8 text (byte {error.start}): save it as UTF-8, or name it by what it is"
@@ -240,9 +259,9 @@ class _opened:  # noqa: N801 - reads as the words it is
         first = next((line for line in self.file if line.strip()), None)
         if first is None:
             raise InputError(f"{_show(self.path)} is empty; give a file with one row a line")
-        self.delimiter = "\t" if self.path.suffix.lower() == ".tsv" else max(",;\t", key=first.count)
+        self.delimiter = "\t" if self.path.suffix.lower() == ".tsv" else _delimiter(first)
         self._rewind()
-        head, *below = ([cell.strip() for cell in row] for _, row in islice(self._rows(), 2))
+        head, *below = ([self.plain(cell).strip() for cell in row] for _, row in islice(self._rows(), 2))
         self.has_names = _names_columns(head, below[0] if below else [], self.asked)
         self.names = head if self.has_names else [str(c) for c in range(len(head))]
         twice = next((name for name in self.names if self.names.count(name) > 1), None)
@@ -251,6 +270,11 @@ class _opened:  # noqa: N801 - reads as the words it is
         self._rewind()
         if self.has_names:
             next(self._rows())
+
+    def plain(self, cell: str) -> str:
+        """Return a cell with a decimal point in place of a decimal comma, which only other separators allow."""
+        pointed = cell.replace(",", ".")
+        return pointed if self.delimiter == ";" and pointed != cell and _is_number(pointed) else cell
 
     def _rewind(self) -> None:
         self.file.seek(0)
@@ -280,12 +304,18 @@ class _opened:  # noqa: N801 - reads as the words it is
         self.file.close()
 
 
+def _delimiter(first: str) -> str:
+    """Return what separates the cells of a first line; 1,5;2,5 are two numbers with decimal commas, not three cells."""
+    numbers = [_is_number(cell.strip().strip('"').replace(",", ".")) for cell in first.split(";")]
+    return ";" if len(numbers) > 1 and all(numbers) else max(",;\t", key=first.count)
+
+
 def _names_columns(head: list[str], below: list[str], asked: set[str]) -> bool:
     """Tell whether a first line names the columns, by the line below it; one of numbers and words alike does not.
 
     ``5.1,3.5,setosa`` over ``4.9,3.0,setosa`` is a row like any other; ``width,length,0`` over it would not be.
     """
-    numbers = [_is_number(cell) for cell in head]
+    numbers = [_is_number(cell) or cell.lower() in MISSING for cell in head]
     if all(numbers):
         return False
     over_numbers = any(_is_number(b) and not number for number, b in zip(numbers, below, strict=False))
@@ -301,9 +331,11 @@ def _read_text(path: Path, wanted: Choice) -> Table:
         cells_of = itemgetter(*places) if len(places) > 1 else lambda row: (row[places[0]],)
         blocks: list[Array] = []
         beside: dict[str, list[str]] = {name: [] for name in aside}
-        text = iter(lines)
+        text, truths = iter(lines), None
         while block := list(islice(text, BLOCK)):
-            blocks.append(_numbers(block, [cells_of(row) for _, row in block], features, path))
+            cells = [cells_of(row) for _, row in block]
+            truths = _truths(cells) if truths is None else truths
+            blocks.append(_numbers(block, cells, truths, features, lines, wanted))
             for name, place in aside.items():
                 beside[name].extend(row[place] for _, row in block)
     if not blocks:
@@ -312,46 +344,86 @@ def _read_text(path: Path, wanted: Choice) -> Table:
     return Table(np.concatenate(blocks), features, values, named=lines.has_names)
 
 
-def _numbers(block: list[tuple[int, list[str]]], cells: list[Any], names: Sequence[str], path: Path) -> Array:
+def _truths(cells: list[Any]) -> list[int]:
+    """Return the places of the columns that hold true and false, or yes and no, where they hold anything."""
+    known = [c for c, cell in enumerate(cells[0]) if cell.strip().lower() in {"", *MISSING, *TRUTH}]
+    values = {c: {row[c].strip().lower() for row in cells} - {"", *MISSING} for c in known}
+    return [c for c in known if values[c] and values[c] <= TRUTH.keys()]
+
+
+def _numbers(
+    block: list[tuple[int, list[str]]],
+    cells: list[Any],
+    truths: list[int],
+    names: Sequence[str],
+    lines: _opened,
+    wanted: Choice,
+) -> Array:
+    if truths:
+        cells = [list(row) for row in cells]
+        for row in cells:
+            for c in truths:
+                row[c] = TRUTH.get(row[c].strip().lower(), row[c])
+    if (A := _finite(cells)) is not None:
+        return A
+    cells = [[lines.plain(cell) for cell in row] for row in cells]
+    if (A := _finite(cells)) is not None:
+        return A
+    for (line, _), row in zip(block, cells, strict=True):
+        _check_text(dict(zip(names, row, strict=True)), line, lines.path, wanted)
+        for name, cell in zip(names, row, strict=True):
+            _check_number(cell, name, f"line {line}", lines.path, wanted)
+    raise InputError(f"{_show(lines.path)} cannot be read as numbers")  # NumPy and Python disagree on what one is
+
+
+def _finite(cells: list[Any]) -> Array | None:
+    """Return cells as numbers where all are finite ones."""
     try:
         A = np.array(cells, dtype=np.float64)
-        if np.isfinite(A).all():
-            return A
     except ValueError:
-        pass
-    for (line, _), row in zip(block, cells, strict=True):
-        _check_text(dict(zip(names, row, strict=True)), line, path)
-        for name, cell in zip(names, row, strict=True):
-            _check_number(cell, name, f"line {line}", path)
-    raise InputError(f"{_show(path)} cannot be read as numbers")  # NumPy and Python disagree on what a number is
+        return None
+    return A if np.isfinite(A).all() else None
 
 
-def _check_text(row: dict[str, str], line: int, path: Path) -> None:
+def _check_text(row: dict[str, str], line: int, path: Path, wanted: Choice) -> None:
     """Raise where more than one cell of a line is text: one message, and one repair, for all of them."""
-    words = [name for name, cell in row.items() if cell.strip() and not _is_number(cell.replace(",", "."))]
+    words = [name for name, cell in row.items() if not (_is_missing(cell) or _is_number(cell.replace(",", ".")))]
     if len(words) > 1:
-        drops = " ".join(f"--drop {_quoted(name)}" for name in words)
         raise InputError(
             f"{_show(path)}, line {line}: columns {', '.join(map(repr, words))} hold text (first "
-            f"{_clip(row[words[0]].strip())!r}); leave them out with {drops}, or name one as --label or --groups"
+            f"{_clip(row[words[0]].strip())!r}); {_instead_of_text(words, wanted)}"
         )
 
 
-def _check_number(cell: Any, name: str, where: str, path: Path) -> None:
+def _check_number(cell: Any, name: str, where: str, path: Path, wanted: Choice) -> None:
     """Raise where a cell is no finite number, with the column, the place and the repair."""
-    text = str(cell).strip()
+    text = "" if cell is None else str(cell).strip()
     at = f"{_show(path)}, {where}: column {name!r}"
-    drop = f"--drop {_quoted(name)}"
-    if not text or cell is None:
-        raise InputError(f"{at} is empty; fill it in, remove the row, or leave the column out with {drop}")
-    if not _is_number(text):
-        if _is_number(text.replace(",", ".")):
-            raise InputError(f"{at} holds {text!r} with a decimal comma; write a point, as in {text.replace(',', '.')}")
-        raise InputError(
-            f"{at} holds the text {_clip(text)!r}; leave the column out with {drop}, or name it as --label or --groups"
-        )
-    if not np.isfinite(float(text)):
-        raise InputError(f"{at} holds {text!r}; fill it in, remove the row, or leave the column out with {drop}")
+    pointed = text.replace(",", ".")
+    if not _is_missing(text) and not _is_number(text):
+        if _is_number(pointed):
+            raise InputError(f"{at} holds {text!r} with a decimal comma; write a point, as in {pointed}")
+        raise InputError(f"{at} holds the text {_clip(text)!r}; {_instead_of_text([name], wanted)}")
+    if _is_missing(text) or not np.isfinite(float(text)):
+        repairs = filter(None, ("fill it in", "remove the row", wanted.without(name)))
+        raise InputError(f"{at} {f'holds {text!r}' if text else 'is empty'}; {_either(*repairs)}")
+
+
+def _instead_of_text(names: Sequence[str], wanted: Choice) -> str:
+    if wanted.only is not None:
+        return "the metric was learned on numbers there; write numbers"
+    # where a column was named as hint, another may have been meant
+    named = f"name {'it' if len(names) == 1 else 'one'} as --label or --groups" if wanted.aside else ""
+    return _either(*filter(None, (wanted.without(*names), named)))
+
+
+def _either(*repairs: str) -> str:
+    *first, last = repairs
+    return f"{', '.join(first)}, or {last}" if first else last
+
+
+def _is_missing(cell: str) -> bool:
+    return not cell.strip() or cell.strip().lower() in MISSING
 
 
 def as_values(cells: Sequence[str]) -> Array:
@@ -397,48 +469,67 @@ def _read_parquet(path: Path, wanted: Choice) -> Table:
         values = columns[name]
         if values.dtype.kind not in "fiub" or not np.isfinite(values).all():
             for row, cell in enumerate(values.tolist()):
-                _check_number(cell, name, f"row {row} (counted from 0)", path)
+                _check_number(cell, name, f"row {row} (counted from 0)", path, wanted)
         A[:, c] = values
     return Table(A, features, {name: columns[name] for name in wanted.aside}, named=True)
 
 
-def _frame(path: Path) -> dict[str, Array]:
-    """Return the columns of a Parquet file, empty cells as None or NaN."""
+def _frame(path: Path, only: Sequence[str] | None = None) -> dict[str, Array]:
+    """Return columns of a Parquet file or folder, empty cells as None or NaN."""
     known = {"pyarrow": "pyarrow.parquet", "polars": "polars"}
     package = next((name for name in known if importlib.util.find_spec(name) is not None), None)
     if package is None:
         raise InputError(f"{_show(path)}: reading Parquet needs pyarrow; pip install pyarrow, or save it as .csv")
     module = importlib.import_module(known[package])
+    read = module.read_table if package == "pyarrow" else module.read_parquet
+    chosen = None if only is None else list(only)
     try:
-        frame = module.read_table(path) if package == "pyarrow" else module.read_parquet(path)
+        frames = [read(file, columns=chosen) for file in storage.parquet_files(path)]
+    except InputError:
+        raise
     except Exception as error:  # whatever a foreign file makes a parser raise
-        raise InputError(f"{_show(path)} is no Parquet file: {' '.join(str(error).split())[:100]}") from None
-    names = [str(name) for name in (frame.column_names if package == "pyarrow" else frame.columns)]
+        raise _no_parquet(path, error) from None
+    names = [str(name) for name in (frames[0].column_names if package == "pyarrow" else frames[0].columns)]
     if not names:
         raise InputError(f"{_show(path)} has no columns")
-    return {name: np.asarray(frame[name].to_numpy()) for name in names}
+    return {name: np.concatenate([np.asarray(frame[name].to_numpy()) for frame in frames]) for name in names}
+
+
+def _no_parquet(path: Path, error: Exception) -> InputError:
+    return InputError(f"{_show(path)} is no Parquet file: {' '.join(str(error).split())[:100]}")
 
 
 def _read_npy(path: Path, wanted: Choice) -> Table:
     A = _load_npy(path)
     if A.dtype.kind == "U" and A.ndim == 1:
         return Table(A.astype(object))
-    if A.ndim != 2 or A.dtype.kind not in "fiub":
-        raise InputError(f"{_show(path)} holds {A.dtype} of shape {A.shape}; give a 2-d array of numbers, one row each")
-    names = [str(c) for c in range(A.shape[1])]
-    features = _features(names, wanted, path, named=False)
-    rows = A if len(features) == A.shape[1] else A[:, [int(name) for name in features]]
-    if not np.isfinite(rows).all():
-        r, c = np.argwhere(~np.isfinite(rows))[0]
-        _check_number(rows[r, c], features[c], f"row {r} (counted from 0)", path)
+    rows, features = _columns_of(A, wanted, path)
+    _check_cells(rows, features, path, wanted)
     return Table(rows, features, {name: A[:, int(name)] for name in wanted.aside})
 
 
-def _load_npy(path: Path) -> Array:
+def _columns_of(A: Any, wanted: Choice, path: Path) -> tuple[Any, tuple[str, ...]]:
+    """Return the features of an array without names, and what they are called."""
+    if A.ndim != 2 or A.dtype.kind not in "fiub":
+        raise InputError(f"{_show(path)} holds {A.dtype} of shape {A.shape}; give a 2-d array of numbers, one row each")
+    features = _features([str(c) for c in range(A.shape[1])], wanted, path, named=False)
+    return A if len(features) == A.shape[1] else A[:, [int(name) for name in features]], features
+
+
+def _check_cells(rows: Array, names: Sequence[str], path: Path, wanted: Choice, first: int = 0) -> None:
+    if not np.isfinite(rows).all():
+        r, c = np.argwhere(~np.isfinite(rows))[0]
+        _check_number(rows[r, c], names[c], f"row {first + r} (counted from 0)", path, wanted)
+
+
+def _load_npy(path: Path, mmap_mode: Literal["r"] | None = None) -> Array:
     try:
-        A = np.load(path, allow_pickle=False)
+        A = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
     except (ValueError, EOFError):
-        raise InputError(f"{_show(path)} is no array of numpy.save, or holds Python objects; save numbers") from None
+        raise InputError(
+            f"{_show(path)} is no array of numpy.save, or holds Python objects; save numbers, or strings of one width "
+            "(dtype=str)"
+        ) from None
     if not isinstance(A, np.ndarray) or A.size == 0:
         raise InputError(f"{_show(path)} is empty; give at least one row")
     return A
@@ -450,7 +541,10 @@ def _read_npz(path: Path, wanted: Choice) -> Table:
     try:
         X: Any = sparse.csr_matrix(sparse.load_npz(path))
     except Exception:  # whatever a foreign file makes zipfile, NumPy and SciPy raise
-        raise InputError(f"{_show(path)} is no sparse matrix of scipy.sparse.save_npz") from None
+        raise InputError(
+            f"{_show(path)} is no sparse matrix of scipy.sparse.save_npz; save dense rows and labels as two files, "
+            "np.save('X.npy', X) and np.save('y.npy', y), for learn X.npy --label y.npy"
+        ) from None
     names = [str(c) for c in range(X.shape[1])]
     features = _features(names, wanted, path, named=False)
     beside = {name: X[:, [int(name)]].toarray().ravel() for name in wanted.aside}
@@ -497,11 +591,67 @@ def _read_fasta(path: Path, wanted: Choice) -> Table:
     return Table(rows, (), {name: as_values(known[name]) for name in wanted.aside}, named=True)
 
 
+# ---------------------------------------------------------------------------------------------- rows that stay on disk
+
+
+def _open_npy(path: Path, wanted: Choice) -> Table:
+    A = _load_npy(path, mmap_mode="r")
+    if A.ndim == 1:
+        return _read_npy(path, wanted)  # strings; rows of numbers have two axes
+    _columns_of(A, wanted, path)  # says what is wrong with them
+    return _open_array(path, wanted)
+
+
+def _open_array(path: Path, wanted: Choice) -> Table:
+    A = storage.open_rows(path)
+    rows, features = _columns_of(A, wanted, path)
+    beside = {name: _rows.gathered(A[:, int(name)]) for name in wanted.aside}
+    return Table(_checked(rows, features, path, wanted), features, beside)
+
+
+def _open_parquet(path: Path, wanted: Choice) -> Table:
+    if not storage.installed("pyarrow"):
+        return _read_parquet(path, wanted)  # by polars, or with a word on what to install
+    numeric = storage.parquet_columns(path)
+    features = _features(list(numeric), wanted, path, named=True)
+    for name in features:
+        if not numeric[name]:
+            for row, cell in enumerate(_frame(path, [name])[name].tolist()):
+                _check_number(cell, name, f"row {row} (counted from 0)", path, wanted)
+    rows = storage.open_rows(path, columns=list(features))
+    beside = _frame(path, wanted.aside) if wanted.aside else {}
+    return Table(_checked(rows, features, path, wanted), features, beside, named=True)
+
+
+def _checked(rows: Any, names: tuple[str, ...], path: Path, wanted: Choice) -> Any:
+    """Return dask rows whose tasks look at every cell."""
+    about = {"names": names, "path": path, "wanted": wanted}
+    return rows.map_blocks(_checked_block, dtype=rows.dtype, meta=np.empty((0, 0), dtype=rows.dtype), **about)
+
+
+def _checked_block(block: Array, names: tuple[str, ...], path: Path, wanted: Choice, block_info: Any = None) -> Array:
+    _check_cells(block, names, path, wanted, first=block_info[0]["array-location"][0][0])
+    return block
+
+
+def _read_zarr(path: Path, wanted: Choice) -> Table:
+    found = _open_array(path, wanted)
+    return replace(found, rows=_rows.gathered(found.rows))
+
+
+OPENERS: dict[str, Callable[[Path, Choice], Table]] = {
+    ".npy": _open_npy,
+    ".parquet": _open_parquet,
+    ".zarr": _open_array,
+}
+"""What is left on disk where a cluster is to read it."""
+
 TEXT = (".csv", ".tsv", ".txt")
 READERS: dict[str, Callable[[Path, Choice], Table]] = {
     **dict.fromkeys(TEXT, _read_text),
     ".parquet": _read_parquet,
     ".npy": _read_npy,
+    ".zarr": _read_zarr,
     ".npz": _read_npz,
     **dict.fromkeys((".svm", ".libsvm", ".svmlight"), _read_libsvm),
     **dict.fromkeys((".fasta", ".fa", ".faa"), _read_fasta),
@@ -511,11 +661,18 @@ READERS: dict[str, Callable[[Path, Choice], Table]] = {
 # ------------------------------------------------------------------------------------------------------------- writing
 
 
+WRITTEN = (".csv", ".tsv", *storage.STORED)
+"""The extensions that `write` knows."""
+
+
 def write(path: str | os.PathLike[str], columns: Sequence[str], values: Array) -> None:
-    """Write a 2-d array as ``.csv``, ``.tsv`` or ``.npy``, atomically; numbers keep every digit."""
+    """Write a 2-d array by the extension of its file, atomically; numbers keep every digit."""
     from . import files
 
     suffix = check_output(path)
+    if suffix in (".parquet", ".zarr"):
+        storage.store(_rows.as_dask(np.asarray(values)), path, columns)
+        return
     with files.writing(path) as file:
         if suffix == ".npy":
             np.save(file, np.asarray(values), allow_pickle=False)
@@ -528,9 +685,11 @@ def check_output(path: str | os.PathLike[str]) -> str:
     from . import files
 
     suffix = Path(path).suffix.lower()
-    if suffix not in (".csv", ".tsv", ".npy"):
-        raise InputError(f"cannot write {str(path)!r}: its extension must be .csv, .tsv or .npy")
+    if suffix not in WRITTEN:
+        raise InputError(f"cannot write {str(path)!r}: its extension must be {', '.join(WRITTEN)}")
     files.check_writable(path)
+    if suffix in storage.STORED:
+        storage.check_storable(path)
     return suffix
 
 
@@ -555,7 +714,7 @@ def _existing(path: str | os.PathLike[str]) -> Path:
         raise InputError(
             f"{_show(found)} has no extension this reads; known: {', '.join(READERS)} (rename it, or convert it)"
         )
-    if found.is_dir():
+    if found.is_dir() and found.suffix.lower() not in (".parquet", ".zarr"):
         raise InputError(f"{_show(found)} is a folder; give the name of a file")
     if not found.exists():
         raise InputError(f"there is no file {_show(found)}; check the name and the folder")

@@ -239,6 +239,73 @@ def test_work_inside_a_task_stays_in_the_task(client):
     np.testing.assert_allclose(far, metric.transform(X))
 
 
+def learned_inside():
+    X, y = data()
+    return learned(da.from_array(X, chunks=(30, -1)), y, "krca").transform(X)
+
+
+def test_a_task_may_learn_from_chunks_itself(client):
+    X, y = data()
+    tasks = [client.submit(learned_inside, pure=False) for _ in range(3)]  # more than there are threads
+    with without_client():
+        here = learned(X, y, "krca").transform(X)
+    for task in tasks:
+        np.testing.assert_allclose(task.result(timeout=120), here, atol=1e-8)
+
+
+def test_nothing_is_left_on_the_workers(client, tmp_path):
+    X, y = data()
+    np.save(tmp_path / "rows.npy", X)
+    rows_on_disk = mf.open_rows(tmp_path / "rows.npy", chunk_rows=20)
+    before = len(client.get_scheduler_logs())
+    for method in ("krca", "kcr"):
+        learned(rows_on_disk, y, method)
+    X[50, 0] = 50
+    with pytest.raises(ZeroDivisionError):
+        learned(da.from_array(X, chunks=(30, -1)).map_blocks(Moody(), meta=np.empty((0, 0))), y, "krca")
+    deadline = time.monotonic() + 20
+    while client.futures and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not client.futures
+    said = [text for _, text in client.get_scheduler_logs()][: -before or None]
+    assert not [text for text in said if "run_spec" in text]  # no task had the name of another
+
+
+def test_an_asynchronous_client():
+    import asyncio
+
+    X = np.arange(20.0).reshape(10, 2)
+    lazy = da.from_array(X, chunks=(5, -1))
+
+    async def work():
+        async with Client(processes=False, asynchronous=True, n_workers=1, dashboard_address=":0"):
+            np.testing.assert_array_equal(await asyncio.to_thread(rows.gathered, lazy), X)
+            assert where_it_runs.client() is None
+            with pytest.raises(RuntimeError, match="asynchronous Client"):  # said, not waited for
+                rows.gathered(lazy)
+
+    asyncio.run(work())
+
+
+begun = threading.Event()
+
+
+def endless(block):
+    begun.set()
+    time.sleep(0.5)
+    return block
+
+
+def test_a_client_closed_at_its_work_is_an_error():
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as local:
+        brief = Client(local)
+        closing = threading.Thread(target=lambda: begun.wait(60) and brief.close())
+        closing.start()
+        with brief.as_current(), pytest.raises(Exception, match="ancelled"):
+            where_it_runs.compute(da.from_array(np.arange(200.0), chunks=1).map_blocks(endless, meta=np.empty(0)))
+        closing.join()
+
+
 def test_large_results_in_memory_come_back_from_the_client(client, monkeypatch):
     X, y = data()
     metric = learned(X, y, "krca")

@@ -177,3 +177,83 @@ def test_what_dask_declares_is_what_it_computes():
     metric = mf.learn(X, np.arange(50) % 2, method="euclidean", kernel=RBF(0.3))
     for made in (metric.transform(lazy), metric.distance(lazy, X), metric.paired_distance(lazy, X), RBF(0.3)(lazy)):
         assert made.compute(scheduler="sync").dtype == made.dtype
+
+
+@pytest.mark.parametrize("chunks", [(0, 20, 0, 30), (50,), (49, 1), (0, 0, 50, 0)], ids=str)
+@pytest.mark.parametrize("method", ["krca", "kcr", "simplenpkl"])
+def test_chunks_without_rows_and_single_chunks(method, chunks):
+    X, y = vectors(), np.arange(50) % 3
+    lazy = da.from_array(X, chunks=(chunks, (5,)))
+    here, there = (mf.learn(data, y, method=method, rank=12, seed=1) for data in (X, lazy))
+    np.testing.assert_allclose(there.kernel(X[:9]), here.kernel(X[:9]), atol=1e-8)
+    np.testing.assert_array_equal(there.neighbors(lazy, 3)[0].compute(), here.neighbors(X, 3)[0])
+    for one, other in zip(rows.moments(rows.as_vectors(lazy)), (X.mean(axis=0), X.std(axis=0)), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-12)
+
+
+def test_masked_chunks():
+    X = np.ma.masked_array(vectors(), mask=np.zeros((50, 5), dtype=bool))
+    lazy = rows.as_vectors(da.from_array(X, chunks=(20, -1), asarray=False))
+    assert type(lazy.compute(scheduler="sync")) is np.ndarray
+    X[30, 2] = np.ma.masked
+    lazy = rows.as_vectors(da.from_array(X, chunks=(20, -1), asarray=False))
+    with pytest.raises(InputError, match="masked cells; fill them first"):
+        lazy.compute(scheduler="sync")
+
+
+def test_other_dask_collections_are_told_what_to_become():
+    import dask
+    import dask.dataframe as dd
+    import pandas as pd
+
+    with pytest.raises(InputError, match=r"a dask array, got DataFrame; convert with .to_dask_array\(lengths=True\)"):
+        mf.learn(dd.from_pandas(pd.DataFrame(vectors()), npartitions=2), np.zeros(50))
+    with pytest.raises(InputError, match=r"a dask array, got DelayedLeaf; see dask.array.from_delayed"):
+        mf.learn(dask.delayed(vectors()), np.zeros(50))
+
+
+@pytest.mark.parametrize("scheduler", ["synchronous", "threads"])
+def test_the_schedulers_of_dask_itself(scheduler):
+    import dask
+
+    X, y = vectors(), np.arange(50) % 3
+    with dask.config.set(scheduler=scheduler):
+        there = mf.learn(da.from_array(X, chunks=(13, -1)), y, method="krca", rank=12)
+    np.testing.assert_allclose(there.transform(X), mf.learn(X, y, method="krca", rank=12).transform(X), atol=1e-9)
+
+
+def optimized(lazy):
+    import dask
+
+    (made,) = dask.optimize(lazy)
+    return dict(made.__dask_graph__())
+
+
+def test_a_reduction_of_a_gram_matrix_is_one_task_a_block():
+    lazy = RBF(0.3)(da.from_array(vectors(), chunks=(10, -1)))
+    total = lazy.sum(axis=1)
+    sizes = [key for key in optimized(total) if isinstance(key, tuple) and len(key) == 3]
+    assert len([key for key in sizes if key[0].startswith("sum")]) == 25 + 10 + 0  # blocks, then sums of up to four
+    assert not [key for key in sizes if key[0] == lazy.name]  # no block is a result
+    np.testing.assert_allclose(total.compute(scheduler="sync"), RBF(0.3)(vectors()).sum(axis=1))
+
+
+def test_rows_are_taken_from_the_chunks_that_hold_them_only(tmp_path):
+    np.save(tmp_path / "rows.npy", vectors(400))
+    lazy = rows.as_vectors(mf.open_rows(tmp_path / "rows.npy", chunk_rows=20))
+    index = np.array([3, 4, 4, 250])
+    picked = rows._picked(lazy, index)
+    assert len(optimized(picked)) < 12  # twenty chunks
+    np.testing.assert_array_equal(picked.compute(scheduler="sync"), vectors(400)[index])
+    assert rows.take(lazy, np.array([], dtype=int)).shape == (0, 5)
+
+
+@pytest.mark.parametrize("make", [np.asarray, np.float32, sp.csr_array, sp.csr_matrix])
+def test_laplacian_blocks_are_exponentials_of_summed_absolute_differences(make):
+    X, Y = make(vectors()), make(vectors(9)[::-1])
+    plain = [np.asarray(A.toarray() if sp.issparse(A) else A, dtype=np.float64) for A in (X, Y)]
+    wanted = np.exp(-0.2 * np.abs(plain[0][:, None] - plain[1][None]).sum(axis=2))
+    block = Laplacian(0.2).block(X, Y)
+    assert block.dtype == X.dtype
+    np.testing.assert_allclose(block, wanted, rtol=1e-6 if X.dtype == np.float32 else 1e-14)
+    np.testing.assert_allclose(Laplacian(0.2).block(X, plain[1]), wanted, rtol=1e-6)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
@@ -42,6 +43,22 @@ def test_containers_are_interchangeable(form):
     np.testing.assert_allclose(other.transform(A) @ other.transform(X).T, metric.kernel(A, X), atol=0.05)
     np.testing.assert_allclose(other.transform(form(X)), metric.transform(X), atol=1e-6)
     np.testing.assert_array_equal(other.neighbors(form(A), 5)[0], metric.neighbors(A, 5)[0])
+
+
+def test_columns_of_a_frame_are_matched_by_name(tmp_path):
+    frame = pd.DataFrame(points(30, 3), columns=["a", "b", "c"])
+    metric = mf.learn(frame, np.arange(30) % 2, method="euclidean")
+    assert metric.report.columns == ("a", "b", "c")
+    expected = metric.distance(frame.to_numpy())
+    metric.save(tmp_path / "m.metric")
+    for known in (metric, 2 * metric, metric + metric, mf.load(tmp_path / "m.metric")):
+        with pytest.raises(InputError, match=r"A has the columns c, b, a, but .* learned on a, b, c, in that order"):
+            known.distance(frame[["c", "b", "a"]])
+        with pytest.raises(InputError, match=r'select them with A\[list\(metric.report\["columns"\]\)\]'):
+            known.transform(frame.assign(d=0.0))
+    assert np.array_equal(metric.distance(frame[["c", "b", "a"]][list(metric.report["columns"])]), expected)
+    numbered = mf.learn(pd.DataFrame(frame.to_numpy()), np.arange(30) % 2, method="euclidean")
+    assert np.array_equal(numbered.distance(frame), expected)  # names that are no strings are none
 
 
 def test_embedding_of_training_rows_is_exact_and_new_rows_lose_only_their_residual():

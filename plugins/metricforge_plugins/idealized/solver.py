@@ -179,7 +179,7 @@ class Idealized(ComparedByContent, Solver):
             notes.append(
                 "nothing was learned: the metric is the one before learning, because c_similar = "
                 f"{program.c_similar:.3g} and c_dissimilar = {program.c_dissimilar:.3g} are wide enough to reach it; "
-                "try a tenth of both, then a hundredth, or a larger nu, or let metricforge_plugins.idealized.tune choose"
+                "try a tenth of both, then less, or a larger nu, or let metricforge_plugins.idealized.tune choose"
             )
         if self.psd != "exact":
             negative = int((optimum.change + program.base < 0).sum())
