@@ -259,3 +259,20 @@ def test_unknown_names_are_key_errors_too():
         learn(method="nothing of the kind")
     with pytest.raises(UnknownNameError, match="known: "):
         learn(method="zzz")
+
+
+@pytest.mark.parametrize(("n", "kernel", "single"), [(60, "linear", True), (60, "rbf", True), (1200, "rbf", False)])
+def test_blas_keeps_to_one_thread_unless_cubic_work_awaits(n, kernel, single, monkeypatch):
+    from threadpoolctl import threadpool_info, threadpool_limits
+
+    seen = []
+
+    def threads(self, problem):
+        seen.extend(lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas")
+        return Solution(problem.kernel, Status.OPTIMAL, objective=0.0, gap=0.0, certificate="nothing is optimised")
+
+    monkeypatch.setattr(type(learning.find_method("euclidean").solver), "_solve", threads)
+    with threadpool_limits(2, user_api="blas"):
+        mf.learn(np.random.default_rng(0).normal(size=(n, 3)), np.arange(n) % 2, method="euclidean", kernel=kernel)
+        assert {lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"} == {2}
+    assert set(seen) == ({1} if single else {2})
