@@ -30,7 +30,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words
     try:
-        args = make_parser().parse_args(words)
+        args, beyond = make_parser().parse_known_args(words)
+        if beyond:
+            raise InputError(f"unrecognized arguments: {shlex.join(beyond)}; see metricforge {args.command} --help")
         args.typed = shlex.join(["metricforge", *words])
         logging.basicConfig(level=logging.WARNING, format="metricforge: %(message)s")
         module, _, function = args.run.partition(":")
@@ -101,7 +103,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     inside = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for command in COMMANDS:
-        sub = inside.add_parser(command.name, help=command.help, description=f"{command.help.capitalize()}.")
+        sub = inside.add_parser(
+            command.name, help=command.help, description=f"{command.help[0].upper()}{command.help[1:]}."
+        )
         command.arguments(sub)
         sub.add_argument("--json", action="store_true", help="print JSON, for a script to read")
         sub.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help="show the traceback of errors")
@@ -129,7 +133,7 @@ def _learn(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, help="same seed, same answer (default: 0)")
     add("--drop", metavar="COLUMN", action="append", help="a column to leave out; may be repeated")
     add("-o", "--out", metavar="FILE", help="the metric (default: the data's name with .metric)")
-    add("--report", metavar="FILE", help="write an HTML page on what was learned")
+    add("--report", metavar="FILE", help="write a page on what was learned, as .html")
     _cluster(parser)
     add("--config", metavar="FILE", help="a TOML file with any of these settings; what is typed wins")
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from .learning import find_method, make_plan
 from .learning import learn as _learn
 from .metric import Metric, Report, load
 from .notation import parse_kernel
+from .registry import methods
 from .registry import plugins as _plugins
 from .relations import Held, held
 from .runfile import Run, settings
@@ -31,6 +33,8 @@ from .space import check_memory
 
 Array = NDArray[Any]
 
+PAGES = (".html", ".htm")
+"""What a report may be called."""
 WIDE = 30
 """How many times as wide as the typical column one must spread to be worth a word."""
 
@@ -67,9 +71,17 @@ def fit(run: Run, table: tables.Table, hint: Constraint) -> tuple[Kernel, Metric
         table.rows, hint, method=run.method, kernel=kernel, rank=run.rank, seed=run.seed, **dict(run.options)
     )
     start = kernel or find_method(metric.report.method).kernel
-    notes = (*metric.report.notes, *_scale_note(table, spread, metric))
+    notes = (*(_named(note, table.names) for note in metric.report.notes), *_scale_note(table, spread, metric))
     told = Report({**metric.report, "notes": notes, "columns": table.names})
     return start.resolve(metric.kernel.check(table.rows), seed=run.seed), replace(metric, report=told)
+
+
+def _named(note: str, names: Sequence[str]) -> str:
+    """Return a note on constant features with the columns' names, where the fit, which saw an array, counted them."""
+    told = re.fullmatch(r"(.* constant .*) \(columns? (.*)\)", note)
+    if told is None or not names:
+        return note
+    return f"{told[1]} ({re.sub(r'[0-9]+', lambda place: repr(names[int(place[0])]), told[2])})"
 
 
 def _check_outputs(run: Run) -> None:
@@ -78,6 +90,10 @@ def _check_outputs(run: Run) -> None:
         if any(_same_file(path, read) for read in run.reads):
             raise InputError(f"cannot write {path!r}: it is what this run reads; choose another name")
     if run.report:
+        if Path(run.report).suffix.lower() not in PAGES:
+            raise InputError(
+                f"--report {run.report!r}: it is an HTML page; give a name that ends in {' or '.join(PAGES)}"
+            )
         plotting.check_installed()
         if Path(run.report).resolve() == Path(run.out).resolve():
             raise InputError(f"metric and report would both be {run.out!r}; choose two names")
@@ -143,9 +159,29 @@ def _tell(run: Run, hint: Constraint, metric: Metric, before: Sequence[Held], af
     say(f"\n{'on the rows learned from':<{wide}}   before    after")
     for b, a in zip(before, after, strict=True):
         say(f"{a.what:<{wide}} {100 * b.share:>6.1f} % {100 * a.share:>6.1f} %")
+    if advice := _advice(hint, metric, before, after):
+        say(advice)
     say(f"\nmetric: {run.out}" + (f"\nreport: {run.report}" if run.report else ""))
     kept = "" if not _rows.is_dask(metric.rows) else f" --among {run.data} --scheduler {run.scheduler}"
     say(f"next:   metricforge neighbors {run.out} {run.data} -k 5{kept}")
+
+
+def _advice(hint: Constraint, metric: Metric, before: Sequence[Held], after: Sequence[Held]) -> str:
+    """Return a sentence on what to try where less holds after learning than before; "" elsewhere.
+
+    For labels the nearest rows count, for other hints all relations: a common threshold trades one kind for the other.
+    """
+    kinds = slice(1) if isinstance(hint, Labels) else slice(None)
+    if sum(h.share for h in after[kinds]) >= sum(h.share for h in before[kinds]):
+        return ""
+    told = metric.report
+    others = ", ".join(entry.name for entry in methods() if entry.name not in (told.method, "euclidean"))
+    tries = [f"another --method ({others})"] if others else []
+    if metric.width and "Standardized" not in told.kernel:
+        tries.insert(0, "--standardize if columns are on different scales")
+    if options := ", ".join(f.name for f in fields(metric.solver)):  # type: ignore[arg-type]
+        tries.append(f"an --option of {told.method} ({options})")
+    return f"less holds after learning than before: try {', or '.join(tries)}"
 
 
 def _tell_json(run: Run, hint: Constraint, metric: Metric, before: Sequence[Held], after: Sequence[Held]) -> None:
@@ -300,10 +336,11 @@ def datasets(args: Namespace) -> None:
     if args.json:
         say_json([asdict(entry) for entry in shown])
         return
-    say(f"{'name':<16} {'rows':>6} {'features':>8} {'classes':>7}  {'where':<9}  what")
+    wide = max(len(e.name) for e in shown)
+    say(f"{'name':<{wide}} {'rows':>6} {'features':>8} {'classes':>7}  {'where':<9}  what")
     for e in shown:
         place = e.kind if e.kind != "file" else ("here" if e.available else "to fetch")
-        say(f"{e.name:<16} {e.n:>6} {'-' if e.d is None else e.d:>8} {e.classes:>7}  {place:<9}  {e.description}")
+        say(f"{e.name:<{wide}} {e.n:>6} {'-' if e.d is None else e.d:>8} {e.classes:>7}  {place:<9}  {e.description}")
 
 
 def _write_dataset(args: Namespace) -> None:

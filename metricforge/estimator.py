@@ -142,7 +142,12 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             if reset:
                 self._forget_columns(X)
             return X  # learn and Metric check these themselves; check_array would compute a whole dask array
-        return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
+        try:
+            return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
+        except ValueError:
+            if _rows.column_names(X):
+                _rows.as_vectors(X)  # names the column that holds text
+            raise
 
     def _forget_columns(self, X: Any) -> None:
         """Drop what an earlier fit knew about columns, and learn their number where there are any."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -96,9 +96,10 @@ def learn(
         registry.step(Event(task, done=True))
     seconds = time.perf_counter() - started
 
+    names = _rows.column_names(X)
     told = {
         "method": plan.name,
-        "kernel": repr(space.kernel),
+        "kernel": _in_short(space.kernel),
         "solver": repr(configured),
         **_outcome(solution),
         "n": space.n,
@@ -110,10 +111,9 @@ def learn(
         "converted": converted,
         "dropped": usable.dropped,
         "seed": seed,
-        "notes": (*plan.notes, *_remarks(space, relations), *solution.notes),
+        "notes": (*plan.notes, *_remarks(space, relations, names), *solution.notes),
         "version": __version__,
     }
-    names = _rows.column_names(X)
     report = Report({**told, **({"columns": names} if names else {}), **solution.report})
     return Metric(solution.kernel, report, rows=rows, solver=configured, rank=rank, seed=seed)
 
@@ -292,7 +292,13 @@ def _outcome(solution: Solution) -> dict[str, Any]:
     }
 
 
-def _remarks(space: Space, constraint: Constraint) -> tuple[str, ...]:
+def _in_short(kernel: Kernel) -> str:
+    """Return the text of a kernel on one line, with the ends of arrays only: a learned one holds whole matrices."""
+    with np.printoptions(threshold=6, edgeitems=1):
+        return " ".join(repr(kernel).split())
+
+
+def _remarks(space: Space, constraint: Constraint, names: Sequence[str] | None) -> tuple[str, ...]:
     """Return what is odd about the data without being wrong."""
     if _rows.is_dask(space.rows):
         return ()
@@ -305,6 +311,8 @@ def _remarks(space: Space, constraint: Constraint) -> tuple[str, ...]:
         constant = np.flatnonzero(low == high)
         if len(constant):
             where = first_rows(constant).replace("row", "column")
+            if names:
+                where = ", ".join(repr(names[c]) for c in constant[:5]) + ", ..." * (len(constant) > 5)
             said.append(f"{len(constant)} feature(s) are constant and carry no information ({where})")
     if isinstance(constraint, Pairs) and len(constraint.dissimilar):
         apart = _rows.map_relations(space.kernel.paired_squared_distance, space.rows, constraint.dissimilar)

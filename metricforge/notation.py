@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
-from .errors import InputError
+from .errors import InputError, UnknownNameError, nearest
 from .kernels import Kernel
 from .learning import find_kernel
-from .registry import registry
+from .registry import Entry, registry
 
 
 def parse_kernel(text: str) -> Kernel:
@@ -44,6 +45,12 @@ def _value(node: ast.expr, text: str) -> Any:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and all(k.arg for k in node.keywords):
         cls = registry.get("kernel", _registered(node.func.id))
         given = {str(k.arg): _value(k.value, text) for k in node.keywords}
+        known = [f.name for f in fields(cls) if f.init] if is_dataclass(cls) else list(given)
+        unknown = next((name for name in given if name not in known), None)
+        if unknown is not None:
+            raise UnknownNameError(
+                f"kernel={text!r}: {node.func.id} has no parameter {unknown!r}; {nearest(unknown, known)}"
+            )
         try:
             return cls(*(_value(a, text) for a in node.args), **given)
         except TypeError as error:
@@ -66,4 +73,18 @@ def _registered(word: str) -> str:
     if any(e.name == word for e in entries):
         return word
     of_class = (e.name for e in entries if str(e.target).rpartition(":")[2] == word)
-    return next(of_class, word.lower() if any(e.name == word.lower() for e in entries) else word)
+    lower = (e.name for e in entries if e.name == word.lower())
+    found = next(of_class, None) or next(lower, None)
+    if found is None:
+        raise UnknownNameError(f"kernel={word!r} is unknown; {nearest(word, filter(None, map(_written, entries)))}")
+    return found
+
+
+def _written(entry: Entry) -> str:
+    """Return the name of a kernel that people write; "" for one that only a fit makes, from arrays."""
+    if str(entry.target).startswith("metricforge.kernels:") or entry.missing:
+        return entry.name
+    cls = entry.load()
+    own = fields(cls) if is_dataclass(cls) else ()
+    needed = any(f.init and f.default is MISSING and f.default_factory is MISSING for f in own)
+    return "" if needed else entry.name

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import rows as _rows
-from .constraints import Constraint, Labels
+from .constraints import Constraint, Labels, Pairs
 from .errors import InputError
 from .kernels import Kernel, Linear
 from .metric import Metric
@@ -28,6 +28,8 @@ Array = NDArray[Any]
 
 MOST_NAMED = 12
 """How many classes a legend names; more would hide the picture."""
+MOST_LINES = 100
+"""How many pairs of a kind a map draws; of more, a sample."""
 
 
 class _Display:
@@ -66,7 +68,7 @@ class KernelDisplay(_Display):
         cls, metric: Metric | Kernel, X: Any = None, y: Any = None, *, sample: int = 300, seed: int = 0, ax: Any = None
     ) -> Self:
         """Draw the kernel matrix of at most ``sample`` rows of X (by default the training rows), ordered by y."""
-        kernel, rows, labels = _sampled(metric, X, y, sample, seed)
+        kernel, rows, labels, _ = _sampled(metric, X, y, sample, seed)
         order = np.argsort(labels.codes, kind="stable")
         K = _centred(kernel, rows[order])
         scale = np.sqrt(np.maximum(np.diag(K), 0))
@@ -101,21 +103,32 @@ class MapDisplay(_Display):
         Over these rows; unlabelled ones are grey.
     share : float
         The part of the variance that the plane holds.
+    pairs : Pairs, optional
+        Over these rows; drawn as lines, solid between similar and dashed between dissimilar ones.
     """
 
-    def __init__(self, points: Array, labels: Labels, share: float) -> None:
+    def __init__(self, points: Array, labels: Labels, share: float, pairs: Pairs | None = None) -> None:
         self.points = points
         self.labels = labels
         self.share = share
+        self.pairs = pairs
 
     @classmethod
     def from_metric(
-        cls, metric: Metric | Kernel, X: Any = None, y: Any = None, *, sample: int = 1000, seed: int = 0, ax: Any = None
+        cls,
+        metric: Metric | Kernel,
+        X: Any = None,
+        y: Any = None,
+        *,
+        pairs: Pairs | None = None,
+        sample: int = 1000,
+        seed: int = 0,
+        ax: Any = None,
     ) -> Self:
         """Map at most ``sample`` rows of X (by default the training rows); one eigendecomposition of that size."""
-        kernel, rows, labels = _sampled(metric, X, y, sample, seed)
+        kernel, rows, labels, chosen = _sampled(metric, X, y, sample, seed)
         points, share = principal_plane(_centred(kernel, rows))
-        return cls(points, labels, share).plot(ax=ax)
+        return cls(points, labels, share, None if pairs is None else pairs[chosen]).plot(ax=ax)
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any, y: Any = None, **options: Any) -> Self:
@@ -133,8 +146,30 @@ class MapDisplay(_Display):
             ax.scatter(*here.T, s=14, alpha=0.8, label=_clip(name), color=_colour(code, len(names)), linewidths=0)
         ax.set(xticks=[], yticks=[], xlabel=f"{self.share:.0%} of the variance")
         if 0 < len(names) <= MOST_NAMED:
-            ax.legend(title=title, frameon=False, fontsize="small")
+            ax.add_artist(ax.legend(title=title, frameon=False, fontsize="small"))
+        if self.pairs is not None:
+            self._draw_pairs(ax, self.pairs)
         return self
+
+    def _draw_pairs(self, ax: Any, pairs: Pairs) -> None:
+        """Draw some of the pairs as thin lines below the points, and name them above the picture."""
+        from matplotlib.collections import LineCollection
+
+        drawn = []
+        for kind, ends, colour, style in (
+            ("similar", pairs.similar, "0.2", "solid"),
+            ("dissimilar", pairs.dissimilar, "C3", (0, (4, 3))),
+        ):
+            if len(ends):
+                some = ends[_rows.draw(len(ends), MOST_LINES, 0)]
+                lines = LineCollection(
+                    self.points[some], colors=colour, linestyles=[style], linewidths=0.8, alpha=0.6, zorder=0.5
+                )
+                lines.set_label(f"{kind} pair")
+                drawn.append(ax.add_collection(lines, autolim=False))
+        if drawn:
+            above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2, "handlelength": 3}
+            ax.legend(handles=drawn, frameon=False, **above)
 
 
 class ConvergenceDisplay(_Display):
@@ -314,7 +349,8 @@ def _centred(kernel: Kernel, rows: Any) -> Array:
     return np.asarray(K - mean[:, None] - mean[None, :] + mean.mean())
 
 
-def _sampled(metric: Metric | Kernel, X: Any, y: Any, sample: int, seed: int) -> tuple[Kernel, Any, Labels]:
+def _sampled(metric: Metric | Kernel, X: Any, y: Any, sample: int, seed: int) -> tuple[Kernel, Any, Labels, Array]:
+    """Return the kernel, the rows to draw, their labels and their numbers."""
     kernel = metric.kernel if isinstance(metric, Metric) else metric
     if X is None:
         X = metric.rows if isinstance(metric, Metric) else None
@@ -326,7 +362,7 @@ def _sampled(metric: Metric | Kernel, X: Any, y: Any, sample: int, seed: int) ->
     if labels.n != n:
         raise InputError(f"y has {labels.n} labels for the {n} rows of X; give one each")
     rows = _rows.draw(n, sample, seed)
-    return kernel, _rows.take(X, rows), labels[rows]
+    return kernel, _rows.take(X, rows), labels[rows], rows
 
 
 def _metric_of(estimator: Any) -> Metric:

@@ -107,14 +107,37 @@ def starting_kernel(metric: Metric, X: Any) -> Kernel:
 def describe(constraint: Constraint) -> str:
     """Return what a constraint holds, in words."""
     if isinstance(constraint, Labels):
-        return f"{constraint.size} labels in {len(constraint.classes)} classes"
+        return f"{some(constraint.size, 'label')} in {some(len(constraint.classes), 'class', 'classes')}"
     if isinstance(constraint, Pairs):
         return f"{len(constraint.similar)} similar and {len(constraint.dissimilar)} dissimilar pairs"
     if isinstance(constraint, Chunklets):
-        return f"{constraint.size} groups of {int((constraint.codes >= 0).sum())} rows"
+        return f"{some(constraint.size, 'group')} of {some(int((constraint.codes >= 0).sum()), 'row')}"
     if isinstance(constraint, Triplets):
-        return f"{constraint.size} triplets"
+        return some(constraint.size, "triplet")
     return repr(constraint)
+
+
+ROUNDING, LEAST = 1e-9, 1e-5
+"""What a relative certificate may be and still be called 0, and the least that is told as a number."""
+
+
+def certified(told: Mapping[str, Any]) -> str:
+    """Return how near the optimum a fit ended, in words; number and formula are ``gap`` and ``certificate``."""
+    gap, objective, certificate = float(told["gap"]), float(told["objective"]), str(told["certificate"])
+    if gap == 0 and objective == 0:
+        return certificate  # nothing was iterated, and the certificate says why
+    if "residual" in certificate:
+        return f"the conditions of an optimum hold {'to rounding' if gap < ROUNDING else f'to {gap:.1g}'}"
+    if objective == 0:
+        return f"within {gap:.2g} of the optimum"
+    off = gap / abs(objective)
+    return "at the optimum, to rounding" if off < ROUNDING else f"within {in_percent(off)} of the optimum"
+
+
+def in_percent(off: float) -> str:
+    """Return a bound in percent: two digits, and never less than 0.001 %."""
+    bound = 100 * max(off, LEAST)
+    return f"{bound:.2g} %" if bound < 10 else f"{bound:.0f} %"
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +156,8 @@ class _Subject:
     @property
     def rows_in_words(self) -> str:
         n, d = _rows.count(self.X), _rows.width(self.X)
-        return f"{n} rows" + (f" of {d} features" if d else "") + (f" in {self.source}" if self.source else "")
+        width = f" of {some(d, 'feature')}" if d else ""
+        return some(n, "row") + width + (f" in {self.source}" if self.source else "")
 
 
 def _classes(relations: Constraint, y: Any) -> Labels | None:
@@ -206,8 +230,8 @@ def _lead(about: _Subject, title: str, before: Sequence[Held], after: Sequence[H
     learned = f"Learned from {describe(about.relations)} over {about.rows_in_words}, starting from {start}."
     tiles = [_tile(f"{_percent(b.share)} → {_percent(a.share)}", a.what) for b, a in zip(before, after, strict=True)]
     if "status" in report:
-        tiles.append(_tile(f"{report['status']}, {report['gap']:.2g}", str(report["certificate"])))
-        tiles.append(_tile(f"{report['seconds']:.2g} s", _iterations(report["n_iter"])))
+        tiles.append(_tile(str(report["status"]).replace("_", " "), certified(report)))
+        tiles.append(_tile(f"{report['seconds']:.2g} s", some(report["n_iter"], "iteration")))
     notes = [f"<li>{escape(str(note))}</li>" for note in (*report.get("converted", ()), *report.get("notes", ()))]
     said = f'<ul class="soft">{"".join(notes)}</ul>' if notes else ""
     return f'<h1>{escape(title)}</h1><p>{escape(learned)}</p>{said}<div class="tiles">{"".join(tiles)}</div>'
@@ -222,31 +246,37 @@ def _pictures(about: _Subject) -> str:
     chosen = _rows.draw(n, MOST_ROWS, about.metric.seed)
     rows = _rows.take(about.X, chosen)
     labels = None if about.classes is None else about.classes[chosen]
-    after = plotting.MapDisplay.from_metric(about.metric, rows, labels)
+    pairs = about.relations[chosen] if isinstance(about.relations, Pairs) else None
+    kinds = (("before", about.start), ("after", about.metric))
+    maps = [plotting.MapDisplay.from_metric(one, rows, labels, pairs=pairs) for _, one in kinds]
     if labels is None:  # nothing tells rows apart: in the order of the map, so that blocks show if there are any
-        rows = rows[np.argsort(after.points[:, 0], kind="stable")]
+        rows = rows[np.argsort(maps[1].points[:, 0], kind="stable")]
     sampled = f" A sample of {len(chosen)} of the {n} rows." if len(chosen) < n else ""
     order = "rows in the order of the learned map" if labels is None else "rows ordered by class or group"
-    kinds = (("before", about.start), ("after", about.metric))
     matrices = [
         _figure(plotting.KernelDisplay.from_metric(one, rows, labels), f"kernel matrix {kind}", f"{kind}: {order}")
         for kind, one in kinds
     ]
-    maps = [
-        _figure(
-            after if one is about.metric else plotting.MapDisplay.from_metric(one, rows, labels),
-            f"map {kind}",
-            f"{kind}: the plane with the largest variance",
-        )
-        for kind, one in kinds
+    planes = [
+        _figure(drawn, f"map {kind}", f"{kind}: the plane with the largest variance")
+        for (kind, _), drawn in zip(kinds, maps, strict=True)
     ]
     return (
         "<h2>Kernel matrix</h2><p class='soft'>How alike any two rows are, seen from the mean: bright is alike, dark "
         f"is opposite. Rows that belong together should form bright blocks.{escape(sampled)}</p>"
         f'<div class="pictures">{"".join(matrices)}</div>'
-        "<h2>Map</h2><p class='soft'>Each point is a row; near means alike.</p>"
-        f'<div class="pictures">{"".join(maps)}</div>'
+        f"<h2>Map</h2><p class='soft'>Each point is a row; near means alike.{escape(_joined(pairs))}</p>"
+        f'<div class="pictures">{"".join(planes)}</div>'
     )
+
+
+def _joined(pairs: Pairs | None) -> str:
+    """Return what the lines in a map are."""
+    if pairs is None:
+        return ""
+    some = max(len(pairs.similar), len(pairs.dissimilar)) > plotting.MOST_LINES
+    sampled = f" At most {plotting.MOST_LINES} of a kind are drawn." if some else ""
+    return f" Lines join the pairs: solid ones should be short, dashed ones long.{sampled}"
 
 
 def _held(before: Sequence[Held], after: Sequence[Held]) -> str:
@@ -270,8 +300,8 @@ def _convergence(metric: Metric) -> str:
     report = metric.report
     if "certificate" not in report:
         return ""
-    told = f"Ended {report['status']} after {_iterations(report['n_iter'])}. "
-    told += f"The certificate ({report['certificate']}) is {report['gap']:.3g}."
+    told = f"Ended {report['status']} after {some(report['n_iter'], 'iteration')}. "
+    told += f"The certificate ({report['certificate']}) is {report['gap']:.3g}: {certified(report)}."
     if len(report["trace"]) < 2:
         return f"<h2>Certificate</h2><p>{escape(told)}</p>"
     picture = _figure(plotting.ConvergenceDisplay.from_metric(metric), "the gap over the iterations", "")
@@ -293,7 +323,9 @@ def _weights(metric: Metric, names: Sequence[str] | None) -> str:
 
 def _told(report: Mapping[str, Any]) -> str:
     hidden = {"trace", "notes", "converted", "columns", "parts"}
-    lines = [(name, _short(value)) for name, value in report.items() if name not in hidden]
+    components = {"kernel", "solver"}
+    shown = {name: value for name, value in report.items() if name not in hidden}
+    lines = [(name, _rounded(value) if name in components else _short(value)) for name, value in shown.items()]
     return f"<h2>Everything the fit told</h2>{_table(lines)}"
 
 
@@ -334,13 +366,15 @@ def _short(value: Any) -> str:
 
 
 def _rounded(text: str) -> str:
-    """Return a component's text with its numbers to four digits and without what is not set."""
+    """Return a component's text with its numbers to four digits, without what is not set and what arrays hold."""
+    text = re.sub(r"array\((?:[^()]|\([^()]*\))*\)", "array(…)", text)
     digits = re.sub(r"\d+\.\d{4,}(e[-+]?\d+)?", lambda number: f"{float(number[0]):.4g}", text)
     return re.sub(r"(, )?\w+=None", "", digits)
 
 
-def _iterations(count: int) -> str:
-    return f"{count} iteration{'' if count == 1 else 's'}"
+def some(count: int, what: str, more: str = "") -> str:
+    """Return a count with its noun in the right number."""
+    return f"{count} {what if count == 1 else more or what + 's'}"
 
 
 def _percent(share: float) -> str:

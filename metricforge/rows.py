@@ -85,7 +85,8 @@ def as_vectors(X: Any, name: str = "X") -> Any:
         return _dask_vectors(X, name)
     if is_sparse(X):
         return _csr_vectors(X, name)
-    if hasattr(X, "columns") and hasattr(X, "to_numpy"):
+    columns = list(X.columns) if hasattr(X, "columns") and hasattr(X, "to_numpy") else None
+    if columns is not None:
         X = X.to_numpy()
     if isinstance(X, np.ma.MaskedArray):
         _check_unmasked(X, name)
@@ -113,11 +114,7 @@ def as_vectors(X: Any, name: str = "X") -> Any:
         try:
             A = A.astype(np.float64)
         except (TypeError, ValueError, OverflowError):
-            bad = next((i for i in range(len(A)) if not _is_numeric(A[i])), 0)
-            raise InputError(
-                f"{name} must hold numbers; {first_rows([bad])} has {A[bad].tolist()!r}. Encode text columns first, "
-                "for instance with sklearn.preprocessing.OneHotEncoder"
-            ) from None
+            raise _not_numbers(A, name, columns) from None
     _check_finite(A, name)
     return A
 
@@ -176,9 +173,23 @@ def check_widths(X: Any, Y: Any, names: tuple[str, str] = ("X", "Y")) -> None:
         )
 
 
-def _is_numeric(row: Array) -> bool:
+def _not_numbers(A: Array, name: str, columns: list[Any] | None) -> InputError:
+    """Return what to say of rows that are not all numbers: which columns, and the first cell."""
+    bad = [c for c in range(A.shape[1]) if not _is_numeric(A[:, c])]
+    row = next(i for i in range(len(A)) if not _is_numeric(A[i : i + 1, bad[0]]))
+    some = [repr(columns[c]) if columns else str(c) for c in bad[:5]]
+    which = f"column{'s' * (len(bad) > 1)} {', '.join(some)}{', ...' * (len(bad) > 5)}"
+    cell = repr(A[[row], bad[0]].tolist()[0])
+    return InputError(
+        f"{name} must hold numbers; {which}{'' if columns else ' (counted from 0)'} {'do' if len(bad) > 1 else 'does'} "
+        f"not, first {cell if len(cell) <= 40 else cell[:39] + '…'} in {first_rows([row])}. Encode text columns, for "
+        "instance with sklearn.preprocessing.OneHotEncoder, or leave them out"
+    )
+
+
+def _is_numeric(cells: Array) -> bool:
     try:
-        row.astype(np.float64)
+        cells.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         return False
     return True

@@ -1,6 +1,7 @@
 """The settings of ``metricforge learn``: what was typed, over what a TOML file says, over the defaults.
 
-A file holds any of the command's long options by name, and the method's options in a table::
+A file holds any of the command's long options by name, and the method's options in a table (or in a list, as typed:
+``option = ["bound=hinge"]``)::
 
     data = "wine.csv"
     label = "class"
@@ -25,6 +26,11 @@ from .notation import parse_value
 HINTS = ("label", "pairs", "triplets", "groups")
 PATHS = ("data", "pairs", "triplets", "out", "report")
 OWN = ("method", "kernel", "rank", "seed")
+INSIDE = {
+    **dict.fromkeys((".svm", ".libsvm", ".svmlight"), "; the labels inside a LIBSVM file are --label label"),
+    **dict.fromkeys((".fasta", ".fa", ".faa"), "; the headings of a FASTA file are --label id and --label description"),
+}
+"""What is to be said of hints that lie in the file of rows."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +82,8 @@ def _checked(run: Run) -> Run:
     if not run.data:
         raise InputError("which rows? Give a file, for instance metricforge learn data.csv --label class")
     if not hints:
-        raise InputError(f"what is known about likeness? Give one of {flags}")
+        inside = INSIDE.get(Path(run.data).suffix.lower(), "")
+        raise InputError(f"what is known about likeness? Give one of {flags}{inside}")
     own = next((name for name in run.options if name in OWN), None)
     if own is not None:
         raise InputError(f"option {own!r} is none of the method's; write --{own}")
@@ -96,6 +103,8 @@ def _stored(path: str) -> dict[str, Any]:
         raise InputError(f"--config: {path!r} is no TOML: {error}") from None
     if isinstance(found.get("drop"), list):
         found["drop"] = tuple(found["drop"])
+    if "option" in found:
+        found["options"] = {**_pairs_of(found.pop("option"), path), **found.get("options", {})}
     kinds: dict[str, Any] = {"options": dict, "rank": str | int, "seed": int, "drop": tuple, "standardize": bool}
     for name, value in found.items():
         if name not in _names():
@@ -105,6 +114,16 @@ def _stored(path: str) -> dict[str, Any]:
     beside = Path(path).parent
     files = {name for name in found if name in PATHS or (name in HINTS and (beside / found[name]).is_file())}
     return {name: str(beside / value) if name in files else value for name, value in found.items()}
+
+
+def _pairs_of(options: Any, path: str) -> dict[str, Any]:
+    """Return the options of a file as it may write them: a table, or what would be typed."""
+    if isinstance(options, dict):
+        return options
+    words = [options] if isinstance(options, str) else options
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise InputError(f'--config: {path!r} sets option = {options!r}; write option = ["name=value"] or a table')
+    return dict(_option(word) for word in words)
 
 
 def _option(text: str) -> tuple[str, Any]:

@@ -307,7 +307,7 @@ class _opened:  # noqa: N801 - reads as the words it is
 def _delimiter(first: str) -> str:
     """Return what separates the cells of a first line; 1,5;2,5 are two numbers with decimal commas, not three cells."""
     numbers = [_is_number(cell.strip().strip('"').replace(",", ".")) for cell in first.split(";")]
-    return ";" if len(numbers) > 1 and all(numbers) else max(",;\t", key=first.count)
+    return ";" if len(numbers) > 1 and 2 * sum(numbers) > len(numbers) else max(",;\t", key=first.count)
 
 
 def _names_columns(head: list[str], below: list[str], asked: set[str]) -> bool:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import subprocess
@@ -25,6 +26,7 @@ import zarr
 
 import metricforge as mf
 from metricforge import cli, demo, files, tables
+from metricforge.relations import Held
 
 ROOT = Path(__file__).parent.parent
 
@@ -124,6 +126,62 @@ def test_options_kernels_rank_and_the_default_name(here):
     assert report["rank"] == 20
 
 
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        ("kcr", r"optimal: within 0\.\d+ % of the optimum; \d+ iterations, "),
+        ("krca", r"optimal: the conditions of an optimum hold to rounding; 1 iteration, "),
+        ("euclidean", r"optimal: nothing is optimised; 0 iterations, "),
+    ],
+)
+def test_how_near_the_optimum_is_said_in_words(here, capsys, method, said):
+    assert run("learn", "toy.csv", "--label", "class", "--drop", "group", "--method", method, "-o", "x.metric") == 0
+    assert re.search(said, capsys.readouterr().out)
+    assert run("learn", "toy.csv", "--label", "class", "--drop", "group", "--method", method, "--json") == 0
+    told = json.loads(capsys.readouterr().out)["report"]
+    assert (told["gap"], told["certificate"]) == tuple(mf.load("toy.metric").report[n] for n in ("gap", "certificate"))
+
+
+def test_what_to_try_is_said_where_less_holds_than_before(here, capsys, monkeypatch):
+    def shares(*values):
+        counts = iter(values)
+        monkeypatch.setattr(
+            "metricforge.commands.held", lambda *_, **__: [Held(str(p), h, 100) for p, h in enumerate(next(counts))]
+        )
+
+    tries = "try --standardize if columns are on different scales, or another --method ("
+    for values, hint, said in (
+        ([(80, 50, 50), (79, 60, 60)], ["--label", "class", "--drop", "group"], tries),
+        ([(80, 50, 50), (80, 40, 40)], ["--label", "class", "--drop", "group"], ""),
+        (
+            [(80, 50, 50), (79, 60, 60)],
+            ["--label", "class", "--drop", "group", "--standardize"],
+            "try another --method (",
+        ),
+        ([(50, 50), (60, 45)], ["--pairs", "pairs.csv", "--drop", "class"], ""),
+        ([(50, 50), (60, 35)], ["--pairs", "pairs.csv", "--drop", "class"], tries),
+    ):
+        shares(*values)
+        assert run("learn", "toy.csv", *hint, "--method", "krca", "-o", "x.metric") == 0
+        out = capsys.readouterr().out
+        assert ("less holds after learning than before" in out) == bool(said)
+        assert said in out
+        assert ("or an --option of krca (epsilon)" in out) == bool(said)
+
+
+def test_constant_columns_are_called_by_their_names(here, capsys):
+    Path("flat.csv").write_text("class,a,flat,b,7\nx,1,5,2,0\ny,2,5,1,0\nx,3,5,4,0\ny,4,5,3,0\n")
+    assert run("learn", "flat.csv", "--label", "class", "--method", "krca", "--kernel", "linear") == 0
+    assert "note: 2 feature(s) are constant and carry no information ('flat', '7')\n" in capsys.readouterr().out
+
+
+def test_kernels_that_only_a_fit_makes_are_not_offered(here, capsys):
+    assert run("learn", "toy.csv", "--label", "class", "--kernel", "zzz") == 2
+    known = capsys.readouterr().err.partition("'zzz' is unknown; known: ")[2].strip().split(", ")
+    assert {"linear", "rbf", "spectrum", "weak", "mixture"} <= set(known)
+    assert not {"learned", "projected", "unprojected", "krca-exact", "krca-features", "simplenpkl-ridge"} & set(known)
+
+
 def test_a_column_that_drowns_the_others_is_pointed_out(here, capsys):
     assert run("datasets", "wine", "-o", "wine.csv") == 0
     for words, said in (
@@ -145,6 +203,15 @@ def test_a_run_file_is_seen_from_its_folder_and_the_command_line_wins(here, monk
     assert mf.load("mine.metric").report.epsilon == 0.125
     assert run("learn", "--config", "../run.toml", "--groups", "group", "--drop", "class", "-o", "g.metric") == 0
     assert mf.load("g.metric").report.converted == ()
+
+
+@pytest.mark.parametrize(
+    "written", ['option = ["epsilon=0.25"]', 'option = "epsilon=0.25"', "[option]\nepsilon = 0.25"]
+)
+def test_a_run_file_may_write_options_as_they_are_typed(here, written):
+    Path("mine.toml").write_text(f'data = "toy.csv"\nlabel = "class"\ndrop = ["group"]\nmethod = "krca"\n{written}\n')
+    assert run("learn", "--config", "mine.toml", "-o", "a.metric") == 0
+    assert mf.load("a.metric").report.epsilon == 0.25
 
 
 def test_standardized_columns(here):
@@ -419,7 +486,10 @@ def test_plugins_and_datasets(here, capsys):
     assert run("plugins", "--json") == 0
     assert {p["name"] for p in json.loads(capsys.readouterr().out)} == {p.name for p in mf.plugins()}
     assert run("datasets") == 0
-    assert all(name in capsys.readouterr().out for name in ["wine"])
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("wine ") for line in lines)
+    end = head.index("rows") + len("rows")  # a column of numbers ends where its name ends
+    assert all(line[end - 1].isdigit() and line[end] == " " for line in lines)
     assert run("datasets", "wine", "--json") == 0
     assert json.loads(capsys.readouterr().out)[0]["n"] == 178
     assert run("datasets", "wine", "-o", "wine.csv") == 0
@@ -444,6 +514,9 @@ def test_demo_prints_scores_before_and_after_and_writes_report_and_picture(here,
     out = capsys.readouterr().out
     for entry in mf.methods():
         assert (entry.name in out) == (entry.name != "euclidean")
+    assert "gap" not in out
+    assert out.count(" reached ") >= 4  # krca and lpdesign, on both
+    assert out.count("\nWorse than before: kcr on wine (its Gaussian sees the widest raw column only;") == 1
     for name in ("wine.png", "report.html"):
         assert str(Path("demo") / name) in out
     picture = (here / "demo" / "wine.png").read_bytes()
@@ -463,10 +536,13 @@ HINT = ("--label", "class", "--drop", "group", "--method", "krca")
 BAD = {
     "no command": ([], "the following arguments are required: COMMAND; see metricforge --help"),
     "unknown command": (["dmeo"], "invalid choice: 'dmeo'"),
-    "unknown flag": (["demo", "--nothing"], "unrecognized arguments: --nothing"),
+    "unknown flag": (["demo", "--nothing"], "unrecognized arguments: --nothing; see metricforge demo --help"),
+    "misspelt flag": (["learn", "toy.csv", "--standarize"], "--standarize; see metricforge learn --help"),
     "demo into a file": (["demo", "--out", "toy.csv"], "--out: cannot make the folder 'toy.csv'"),
     "learn nothing": (["learn"], "which rows?"),
-    "learn without hints": (["learn", "toy.csv"], "Give one of --label, --pairs, --triplets, --groups"),
+    "learn without hints": (["learn", "toy.csv"], "Give one of --label, --pairs, --triplets, --groups\n"),
+    "learn LIBSVM without hints": (["learn", "toy.svm"], "the labels inside a LIBSVM file are --label label"),
+    "learn FASTA without hints": (["learn", "p.fasta"], "are --label id and --label description"),
     "learn from two hints": (["learn", "toy.csv", "--label", "class", "--pairs", "pairs.csv"], "were both given"),
     "learn a missing file": (["learn", "no.csv", *HINT], "there is no file 'no.csv'"),
     "learn a folder": (["learn", "folder.csv", *HINT], "is a folder"),
@@ -475,7 +551,19 @@ BAD = {
     "learn a wrong column": (["learn", "toy.csv", "--label", "clas"], "no column 'clas'; did you mean 'class'?"),
     "learn to drop a wrong column": (["learn", "toy.csv", *HINT, "--drop", "f99"], "no column 'f99'"),
     "learn text": (["learn", "toy.csv", "--groups", "group"], "line 2: column 'class' holds the text 'red'"),
+    "learn text beside labels": (
+        ["learn", "toy.csv", "--groups", "group"],
+        "leave the column out with --drop class, or name it as --label or --groups\n",
+    ),
+    "learn text beside pairs": (
+        ["learn", "toy.csv", "--pairs", "pairs.csv"],
+        "holds the text 'red'; leave the column out with --drop class\n",
+    ),
     "learn nan": (["learn", "nan.csv", "--label", "class"], "line 3: column 'b' holds 'nan'; fill it in"),
+    "learn a question mark": (
+        ["learn", "unknown.csv", "--label", "class"],
+        "line 3: column 'b' holds '?'; fill it in, remove the row, or leave the column out with --drop b\n",
+    ),
     "learn a hole": (["learn", "hole.csv", "--label", "class"], "line 2: column 'a' is empty"),
     "learn one class": (["learn", "one.csv", "--label", "class", "--method", "lpdesign"], "1 class(es)"),
     "learn no labels": (["learn", "unlabelled.csv", "--label", "class"], "holds no relation"),
@@ -486,6 +574,10 @@ BAD = {
     "learn an unknown kind of file": (["learn", "toy.xlsx", *HINT], "no extension this reads"),
     "learn an unknown method": (["learn", "toy.csv", *HINT, "--method", "krcaa"], "method='krcaa' is unknown; did you"),
     "learn an unknown kernel": (["learn", "toy.csv", *HINT, "--kernel", "rbff"], "kernel='rbff' is unknown; did you"),
+    "learn an unknown parameter": (
+        ["learn", "toy.csv", *HINT, "--kernel", "rbf(gama=1)"],
+        "kernel='rbf(gama=1)': rbf has no parameter 'gama'; did you mean 'gamma'?",
+    ),
     "learn a bad kernel": (["learn", "toy.csv", *HINT, "--kernel", "rbf(gamma=-1)"], "gamma must be"),
     "learn an unknown option": (["learn", "toy.csv", *HINT, "--option", "epsilom=1"], "option 'epsilom' is unknown"),
     "learn a bad option": (["learn", "toy.csv", *HINT, "--option", "epsilon=-1"], "epsilon must be"),
@@ -497,7 +589,9 @@ BAD = {
     "learn into no folder": (["learn", "toy.csv", *HINT, "-o", "no/x.metric"], "there is no folder 'no'"),
     "learn into a folder": (["learn", "toy.csv", *HINT, "-o", "."], "it is a folder"),
     "learn onto the data": (["learn", "toy.csv", *HINT, "-o", "toy.csv"], "it is what this run reads"),
-    "learn into one file": (["learn", "toy.csv", *HINT, "-o", "x", "--report", "./x"], "choose two names"),
+    "learn into one file": (["learn", "toy.csv", *HINT, "-o", "x.htm", "--report", "./x.htm"], "choose two names"),
+    "learn a report as what": (["learn", "toy.csv", *HINT, "--report", "r.pdf"], "ends in .html or .htm"),
+    "learn rows that are their own class": (["learn", "toy.csv", "--label", "f0", "--drop", "class"], "rows share"),
     "learn a report into no folder": (["learn", "toy.csv", *HINT, "--report", "no/r.html"], "there is no folder 'no'"),
     "learn missing pairs": (["learn", "bare.csv", "--pairs", "no.csv"], "there is no file 'no.csv'"),
     "learn pairs without j": (["learn", "bare.csv", "--pairs", "labels.csv"], "no column 'i'"),
@@ -513,6 +607,11 @@ BAD = {
         ["learn", "--config", "strange.toml"],
         "sets 'metod', which is no setting; did you mean",
     ),
+    "learn half an option in a run file": (["learn", "--config", "half.toml"], "write NAME=VALUE"),
+    "learn no options in a run file": (
+        ["learn", "--config", "number.toml"],
+        'write option = ["name=value"] or a table',
+    ),
     "learn a wrong run file": (["learn", "--config", "wrong.toml"], "sets seed = 'zero', which is of a wrong kind"),
     "transform without a metric": (["transform", "no.metric", "toy.csv"], "cannot read 'no.metric'"),
     "transform by a damaged metric": (["transform", "damaged.metric", "toy.csv"], "'damaged.metric' is damaged"),
@@ -521,7 +620,14 @@ BAD = {
     "transform an empty file": (["transform", "toy.metric", "empty.csv"], "'empty.csv' is empty"),
     "transform wrong columns": (["transform", "toy.metric", "nan.csv"], "no column 'f0'"),
     "transform another width": (["transform", "python.metric", "narrow.csv"], "has 2 features, but the metric"),
-    "transform text": (["transform", "python.metric", "toy.csv"], "holds the text 'red'"),
+    "transform text": (
+        ["transform", "python.metric", "toy.csv"],
+        "holds the text 'red'; take the column out of the file\n",
+    ),
+    "transform text that is needed": (
+        ["transform", "toy.metric", "worded.csv"],
+        "column 'f3' holds the text 'x'; the metric was learned on numbers there; write numbers\n",
+    ),
     "transform nan": (["transform", "python.metric", "hole.csv"], "is empty; fill it in"),
     "transform into another kind": (["transform", "toy.metric", "toy.csv", "-o", "x.xlsx"], "must be .csv, .tsv"),
     "transform into no folder": (["transform", "toy.metric", "toy.csv", "-o", "no/x.csv"], "there is no folder"),
@@ -554,6 +660,12 @@ def trouble(started):
     (started / "empty.csv").write_text("")
     (started / "names.csv").write_text("a,class\n")
     (started / "nan.csv").write_text("a,b,class\n1,2,x\n2,nan,y\n3,4,x\n")
+    (started / "unknown.csv").write_text("a,b,class\n1,2,x\n2,?,y\n3,4,x\n")
+    (started / "toy.svm").write_text("1 1:1\n-1 1:2\n")
+    (started / "half.toml").write_text('data = "toy.csv"\nlabel = "class"\noption = ["epsilon"]\n')
+    (started / "number.toml").write_text('data = "toy.csv"\nlabel = "class"\noption = 3\n')
+    words = ",".join(f"f{i}" for i in range(11)), ",".join("123x5678911")
+    (started / "worded.csv").write_text("\n".join(words) + "\n")
     (started / "hole.csv").write_text("a,b,class\n,2,x\n2,3,y\n")
     (started / "one.csv").write_text("a,class\n1,x\n2,x\n3,x\n")
     (started / "unlabelled.csv").write_text("a,class\n1,\n2,\n")
@@ -736,6 +848,7 @@ def test_help_of_a_command(command, capsys):
         run(command, "--help")
     assert caught.value.code == 0
     out = capsys.readouterr().out
+    assert ("Euclidean" in out) == (command == "transform")
     assert f"usage: metricforge {command}" in out
     assert "--json" in out
 

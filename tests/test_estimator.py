@@ -39,6 +39,23 @@ def routing():
         yield
 
 
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+@pytest.mark.parametrize("fit", [mf.MetricLearner("krca").fit, mf.learn])
+def test_text_in_a_frame_is_named_by_its_column(frame, fit):
+    long = "a very long name of a place that nobody wants to read in full"
+    for columns, said in (
+        ({"city": ["Wien", "Graz", "Linz", "Wels"]}, "column 'city' does not, first 'Wien' in row 0"),
+        ({"city": list("1234"), "zip": ["1", "2", "x", "3"]}, "column 'zip' does not, first 'x' in row 2"),
+        ({"city": list("abcd"), "zip": [long] * 4}, "columns 'city', 'zip' do not, first 'a' in row 0"),
+        ({"zip": [long] * 4}, "column 'zip' does not, first 'a very long name"),
+    ):
+        rows = frame({"a": [1.0, 2.0, 3.0, 4.0], **columns})
+        with pytest.raises(InputError, match="X must hold numbers") as caught:
+            fit(rows, [0, 1, 0, 1])
+        assert said in str(caught.value)
+        assert long not in str(caught.value)
+
+
 SEEN = []
 
 

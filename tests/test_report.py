@@ -74,6 +74,84 @@ def test_the_numbers_are_those_of_the_fit(fit):
     assert f"{metric.report.gap:.3g}" in page
 
 
+@pytest.mark.parametrize(
+    ("certificate", "objective", "gap", "said"),
+    [
+        ("duality gap", 4000.0, 1.6, "within 0.04 % of the optimum"),
+        ("objective less a dual feasible value", -2.0, 0.25, "within 12 % of the optimum"),
+        ("upper less lower bound of the linear program", 0.5, 4e-16, "at the optimum, to rounding"),
+        ("duality gap", 3.0, 1e-7, "within 0.001 % of the optimum"),
+        ("duality gap", 0.0, 0.02, "within 0.02 of the optimum"),
+        ("relative KKT residual ‖r‖ along a random v", 1e-9, 3e-16, "the conditions of an optimum hold to rounding"),
+        ("KKT residual", 7.0, 0.012, "the conditions of an optimum hold to 0.01"),
+        ("nothing is optimised", 0.0, 0.0, "nothing is optimised"),
+    ],
+)
+def test_a_certificate_is_told_relative_to_the_objective(certificate, objective, gap, said):
+    assert report.certified({"certificate": certificate, "objective": objective, "gap": gap}) == said
+
+
+def test_one_of_anything_is_singular():
+    assert report.describe(mf.Labels(["a"])) == "1 label in 1 class"
+    assert report.describe(mf.Chunklets([0, 0])) == "1 group of 2 rows"
+    assert report.describe(mf.Triplets([(0, 1, 2)], n=3)) == "1 triplet"
+    X = np.arange(6.0)[:, None]
+    metric = mf.learn(X, [0, 1, 0, 1, 0, 1], method="krca", kernel="linear")
+    assert "6 rows of 1 feature," in report.html(metric, [0, 1, 0, 1, 0, 1])
+
+
+def test_arrays_inside_the_kernel_that_a_fit_started_from_are_not_printed(fit):
+    _, X, y = fit
+    first = mf.learn(X, y, method="krca")
+    page = report.html(mf.learn(X, y, method="krca", kernel=first), y)
+    assert "starting from ChunkletKernel(base=RBF(gamma=" in page
+    assert "rows=array(…), sizes=array(…), factor=array(…)" in page
+    assert "array([" not in page
+
+
+def maps_of(metric, hint, monkeypatch, **options):
+    """The axes of the two maps of a page."""
+    drawn = []
+    monkeypatch.setattr(report, "_figure", lambda display, alt, caption: drawn.append((alt, display)) or "")
+    page = report.html(metric, hint, **options)
+    return [display for alt, display in drawn if alt in ("map before", "map after")], page
+
+
+@pytest.mark.parametrize("most", [100, 7])
+@pytest.mark.parametrize("classes", [False, True])
+def test_pairs_are_lines_between_their_rows_in_the_maps(fit, monkeypatch, most, classes):
+    from matplotlib.collections import LineCollection
+
+    monkeypatch.setattr(report.plotting, "MOST_LINES", most)
+    _, X, y = fit
+    hint = hints(y)["pairs"]
+    metric = mf.learn(X, hint, method="krca", kernel="linear")
+    maps, page = maps_of(metric, hint, monkeypatch, y=y if classes else None)
+    assert ("At most 7 of a kind are drawn." in page) == (most == 7)
+    for shown in maps:
+        lines = [c for c in shown.ax_.collections if isinstance(c, LineCollection)]
+        for part, ends in zip(lines, (hint.similar, hint.dissimilar), strict=True):
+            segments = {tuple(map(tuple, segment)) for segment in part.get_segments()}
+            assert len(segments) == min(most, len(ends))
+            assert segments <= {tuple(map(tuple, shown.points[pair])) for pair in ends}
+        assert lines[0].get_linestyle() == [(0, None)]
+        assert lines[1].get_linestyle() != [(0, None)]
+        said = [text.get_text() for text in shown.ax_.get_legend().get_texts()]
+        assert said == ["similar pair", "dissimilar pair"]
+    E = metric.transform(X) - metric.transform(X).mean(axis=0)
+    far = [np.linalg.norm(E[i] - E[j]) for i, j in hint.dissimilar]
+    flat = [np.linalg.norm(maps[1].points[i] - maps[1].points[j]) for i, j in hint.dissimilar]
+    assert all(f <= d + 1e-8 for f, d in zip(flat, far, strict=True))  # a plane shortens, so rows are not mixed up
+
+
+@pytest.mark.parametrize("kind", ["labels with holes", "triplets", "few groups"])
+def test_other_hints_draw_no_lines(fit, monkeypatch, kind):
+    _, X, y = fit
+    maps, page = maps_of(mf.learn(X, hints(y)[kind], method="krca", kernel="linear"), hints(y)[kind], monkeypatch)
+    assert all(shown.pairs is None for shown in maps)
+    assert "Lines join" not in page
+
+
 def hints(y):
     return {
         "labels with holes": mf.Labels(np.where(np.arange(len(y)) % 3 == 0, None, y)),
@@ -215,6 +293,15 @@ def test_a_browser_shows_all_of_it_at_the_width_of_a_phone_and_of_a_desk(browser
     assert min(seen["pictures"]) > 300
     assert seen["font"] >= 14
     assert seen["fetched"] == []
+
+
+def test_a_browser_shows_pairs_at_the_width_of_a_phone(browser, fit, tmp_path):
+    _, X, y = fit
+    hint = hints(y)["pairs"]
+    seen, console = look(browser, report.html(mf.learn(X, hint), hint), 400, tmp_path)
+    assert (console, seen["cut"]) == ([], 0)
+    assert seen["scroll"] <= 400
+    assert min(seen["pictures"]) > 300
 
 
 def test_the_browser_would_notice(browser, tmp_path):

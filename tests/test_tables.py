@@ -39,6 +39,9 @@ def test_a_csv_with_names_labels_and_a_column_to_drop(tmp_path):
         ("quotes.csv", '"a, with a comma",b\n"1","2.5"\n3,-4\n0,0.001\n'),
         ("windows.csv", "a,b\r\n1,2.5\r\n3,-4\r\n0,0.001\r\n"),
         ("spaces.csv", "a, b\n1, 2.5\n3, -4\n0, 0.001\n"),
+        ("decimal commas.csv", "a;b\n1;2,5\n3;-4\n0;0,001\n"),
+        ("decimal commas, no names.csv", "1,0;2,5\n3,0;-4\n0;0,001\n"),
+        ("decimal commas, quoted.csv", '"a";"b"\n"1";"2,5"\n"3";"-4"\n"0";"0,001"\n'),
     ],
 )
 def test_the_ways_to_write_a_csv(tmp_path, name, text):
@@ -49,6 +52,8 @@ def test_the_ways_to_write_a_csv(tmp_path, name, text):
     ("text", "label", "rows"),
     [
         ("5.1,3.5,setosa\n4.9,3.0,setosa\n6.0,2.2,other\n", "2", 3),  # a row like any other
+        ("5,1;3,5;setosa\n4,9;3,0;setosa\n6,0;2,2;other\n", "2", 3),  # with decimal commas
+        ("a;b;class\n4,9;3,0;setosa\n6,0;2,2;other\n", "class", 2),
         ("0,1,class\n4.9,3.0,setosa\n6.0,2.2,other\n", "class", 2),  # the name was asked for
         ("0,1,class\n4.9,3.0,0\n6.0,2.2,1\n", "class", 2),  # a word over a number
         ("a,b,class\n4.9,3.0,setosa\n6.0,2.2,other\n", "class", 2),
@@ -58,6 +63,26 @@ def test_a_first_line_is_names_or_a_row(tmp_path, text, label, rows):
     table = tables.read(put(tmp_path / "d.csv", text), aside=[label])
     assert table.rows.shape == (rows, 2)
     assert len(table.aside[label]) == rows
+
+
+@pytest.mark.parametrize("words", [("True", "False"), ("yes", "no"), ("TRUE", "FALSE"), ("Yes", "No")])
+def test_a_column_of_truths_is_one_of_ones_and_zeros(tmp_path, monkeypatch, words):
+    monkeypatch.setattr(tables, "BLOCK", 2)
+    yes, no = words
+    path = put(tmp_path / "d.csv", f"a,fresh,b\n1,{yes},2.5\n3,{no},-4\n0,{yes},0.001\n")
+    table = tables.read(path)
+    np.testing.assert_array_equal(table.rows, np.insert(X, 1, [1, 0, 1], axis=1))
+    for cell, said in (("?", "line 5: column 'fresh' holds '?'; fill it in"), ("maybe", "holds the text 'maybe'")):
+        put(path, f"a,fresh,b\n1,{yes},2.5\n3,{no},-4\n0,{yes},0.001\n4,{cell},1\n")
+        with pytest.raises(InputError) as caught:
+            tables.read(path)
+        assert said in str(caught.value)
+
+
+def test_missing_cells_do_not_make_a_row_the_names_of_columns(tmp_path):
+    path = put(tmp_path / "d.csv", "5.1,?,setosa\n4.9,3.0,setosa\n")
+    with pytest.raises(InputError, match=r"line 1: column '1' holds '\?'; fill it in, remove the row, or leave"):
+        tables.read(path, aside=["2"])
 
 
 def test_a_row_index_can_be_left_out(tmp_path):
@@ -142,7 +167,18 @@ BAD = {
         "a,b,c\nx,1,y\n",
         "line 2: columns 'a', 'c' hold text (first 'x'); leave them out with --drop a --drop c",
     ),
-    "comma.csv": ("a;b\n1;2\n1,5;2\n", "line 3: column 'a' holds '1,5' with a decimal comma; write a point, as in 1.5"),
+    "comma.tsv": (
+        "a\tb\n1\t2\n1,5\t2\n",
+        "line 3: column 'a' holds '1,5' with a decimal comma; write a point, as in 1.5",
+    ),
+    "yes and number.csv": ("a,b\n1,yes\n2,3\n", "line 2: column 'b' holds the text 'yes'; leave the column out with"),
+    **{
+        f"missing {p}.csv": (
+            f"a,b\n1,2\n3,{word}\n",
+            f"line 3: column 'b' holds {word!r}; fill it in, remove the row, or leave the column out with --drop b",
+        )
+        for p, word in enumerate(("?", "NA", "nan", "NaN", "null", "N/A", "-"))
+    },
     "index.csv": (",a\n0,1\n1,2\n", "column 0 (counted from 0) has no name, as a row index has none; leave it out"),
     "twice.csv": ("a,a\n1,2\n", "two columns called 'a'"),
     "spaced name.csv": ("the a,b\nx,2\n", "--drop 'the a'"),
@@ -183,6 +219,14 @@ def test_other_bad_rows(tmp_path):
     np.save(tmp_path / "cube.npy", np.zeros((2, 2, 2)))
     with pytest.raises(InputError, match="2-d array of numbers"):
         tables.read(tmp_path / "cube.npy")
+    np.save(tmp_path / "objects.npy", np.array(["AC", "D"], dtype=object), allow_pickle=True)
+    with pytest.raises(InputError, match="save numbers, or strings of one width"):
+        tables.read(tmp_path / "objects.npy")
+    np.save(tmp_path / "strings.npy", np.array(["AC", "D"]))
+    assert tables.read(tmp_path / "strings.npy").rows.tolist() == ["AC", "D"]
+    np.savez(tmp_path / "both.npz", X=X, y=[0, 1, 1])
+    with pytest.raises(InputError, match=r"np.save\('X.npy', X\).*for learn X.npy --label y.npy"):
+        tables.read(tmp_path / "both.npz")
     np.save(tmp_path / "nan.npy", np.array([[1.0, 2.0], [3.0, np.nan]]))
     with pytest.raises(InputError, match=r"row 1 .counted from 0.: column '1' holds 'nan'"):
         tables.read(tmp_path / "nan.npy")

@@ -188,6 +188,11 @@ class KCR(Solver):
                 f"y has {len(labels.classes)} class over {n} labelled rows, so nothing is known to be different; kcr "
                 "needs at least two classes"
             )
+        if len(labels.classes) == n:
+            raise InputError(
+                f"y has {n} classes over {n} labelled rows, one row each, so nothing is known to be alike and none can "
+                "be classified; give labels that rows share (numbers that are measured are no classes: bin them first)"
+            )
         most = N_PAIRS if self.n_pairs is None else int(self.n_pairs)
         pairs = self.pairs if self.pairs != "auto" else "all" if n * n <= most else "random"
         if pairs == "neighbors" and self.n_pairs is None:
@@ -304,7 +309,10 @@ def _remarks(codes: Array, told: dict[str, Any], sample: Sample, labels: Labels)
     if told["unlabelled"]:
         said.append(f"{told['unlabelled']} row(s) have no label and were left out")
     if sample.sampled and len(sample.rows) < len(sample.pool):
-        said.append(f"{len(sample.rows)} of {len(sample.pool)} rows were drawn for the fit; n_pairs decides how many")
+        beside = f" beside {len(sample.held)} held out to choose the radius" if len(sample.held) else ""
+        said.append(
+            f"{len(sample.rows)} of {len(sample.pool)} rows were drawn for the fit{beside}; n_pairs decides how many"
+        )
     alone = int(np.count_nonzero(np.bincount(labels.codes[labels.codes >= 0]) == 1))
     if alone:
         said.append(
