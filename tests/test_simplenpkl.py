@@ -7,7 +7,7 @@ import pytest
 from metricforge_plugins.simplenpkl import graph as graph_module
 from metricforge_plugins.simplenpkl.extension import GraphExtension, RidgeExtension, ridge, unit_rows
 from metricforge_plugins.simplenpkl.graph import graph_of, vectors
-from metricforge_plugins.simplenpkl.hinge import Dual
+from metricforge_plugins.simplenpkl.hinge import Dual, Model
 from metricforge_plugins.simplenpkl.pairs import signed, uncertain
 from metricforge_plugins.simplenpkl.solver import SimpleNPKL, smallest_weight
 from metricforge_plugins.simplenpkl.spectrum import (
@@ -311,6 +311,109 @@ def test_the_gradient_of_the_dual(small, squared):
             dual.look(shifted)
             values.append(dual.value)
         assert gradient[p] == pytest.approx((values[0] - values[1]) / 2e-5, rel=1e-6, abs=1e-8)
+
+
+@pytest.mark.parametrize("squared", [True, False])
+@pytest.mark.parametrize("q", [3, 30, 44])
+def test_the_model_is_its_definition(small, squared, q):
+    """M(α) = P'AP + X'X/c by dense matrices, its gradient by differences; with a full P the model is the dual."""
+    X, pairs = small
+    relations = signed(pairs, "degree")
+    L = graph_of(neighbors.graph(neighbors.search(X, 4)[0])).laplacian
+    dual = Dual(L, relations, 2.0, 44.0, squared, lambda A, k, **_: positive_part(A, None, solver="dense"))
+    rng = np.random.default_rng(0)
+    center, alpha = 0.2 + rng.random((2, relations.p))
+    P = np.linalg.qr(rng.normal(size=(44, q)))[0]
+    model = Model(dual, center, P, 0.7)
+
+    def dense(alpha):
+        A = relations.matrix(alpha).toarray() - L.toarray()
+        H = A - (relations.matrix(center).toarray() - L.toarray())
+        Q = np.linalg.svd(P)[0][:, q:]
+        w = np.linalg.eigvalsh(P.T @ A @ P + P.T @ H @ Q @ Q.T @ H @ P / 0.7)
+        weight = 2.0 * relations.w
+        return np.sum(alpha) - squared * np.sum(alpha**2 / weight) / 2 - np.sqrt(44.0) * np.linalg.norm(w[w > 0])
+
+    value, agreement, _ = model.at(alpha)
+    assert value == pytest.approx(dense(alpha), rel=1e-10)
+    gradient = dual.linear(alpha)[1] - agreement
+    for p in (0, 7, relations.p - 1):
+        h = 1e-5 * (np.arange(relations.p) == p)
+        assert gradient[p] == pytest.approx((dense(alpha + h) - dense(alpha - h)) / 2e-5, rel=1e-5, abs=1e-7)
+    if q == 44:
+        dual.look(alpha)
+        assert value == pytest.approx(dual.value, rel=1e-10)
+
+
+@pytest.mark.parametrize("squared", [True, False])
+def test_the_model_touches_the_dual_and_bounds_it_from_above_without_curvature(small, squared):
+    X, pairs = small
+    relations = signed(pairs, "degree")
+    L = graph_of(neighbors.graph(neighbors.search(X, 4)[0])).laplacian
+    dual = Dual(L, relations, 2.0, 44.0, squared, lambda A, k, **_: positive_part(A, None, solver="dense"))
+    rng = np.random.default_rng(1)
+    center = 0.2 + rng.random(relations.p)
+    slope, height = dual.look(center), dual.value
+    P = dual._last.V
+    assert 0 < P.shape[1] < 44
+    for c in (0.1, 10.0):
+        value, agreement, E = Model(dual, center, P, c).at(center)
+        assert value == pytest.approx(height, rel=1e-10)
+        assert_allclose(dual.linear(center)[1] - agreement, slope, atol=1e-9)
+        assert_allclose(E @ E.T, (P * dual._last.w) @ P.T, atol=1e-9)
+    for _ in range(5):
+        alpha = center + 0.3 * rng.random(relations.p)
+        dual.look(alpha)
+        assert Model(dual, center, P, 1e12).at(alpha)[0] >= dual.value - 1e-9
+
+
+@pytest.mark.parametrize("squared", [True, False])
+def test_the_models_maximum_is_short_by_no_more_than_asked(small, squared):
+    X, pairs = small
+    relations = signed(pairs, "degree")
+    L = graph_of(neighbors.graph(neighbors.search(X, 4)[0])).laplacian
+    dual = Dual(L, relations, 2.0, 44.0, squared, lambda A, k, **_: positive_part(A, None, solver="dense"))
+    center = np.minimum(1.0, 2.0 * relations.w)
+    dual.look(center)
+    model = Model(dual, center, dual._last.V, 1.0)
+    best = max(model.maximum(0.0)[1], model.maximum(1e-8)[1])
+    for tol in (1.0, 1e-2, 1e-4):
+        alpha, value, _ = model.maximum(tol)
+        assert best - tol <= value <= best + 1e-7
+        assert (alpha >= 0).all()
+        assert squared or (alpha <= 2.0 * relations.w * (1 + 1e-12)).all()
+
+
+@pytest.mark.parametrize("squared", [True, False])
+def test_few_eigenproblems_are_enough(small, squared):
+    """6 for either loss; L-BFGS-B on the dual itself takes 13 and 38."""
+    X, pairs = small
+    L = graph_of(neighbors.graph(neighbors.search(X, 4)[0])).laplacian
+    relations = signed(pairs, "degree")
+    dual = Dual(L, relations, 2.0, 484.0, squared, lambda A, k, **_: positive_part(A, None, solver="dense"))
+    assert dual.solve(100)
+    assert len(dual.trace) <= 10
+
+
+def test_a_kernel_of_any_length_is_made_feasible(small):
+    X, pairs = small
+    relations = signed(pairs, "degree")
+    L = graph_of(neighbors.graph(neighbors.search(X, 4)[0])).laplacian
+    dual = Dual(L, relations, 2.0, 44.0, True, lambda A, k, **_: positive_part(A, None, solver="dense"))
+    dual.look(np.zeros(relations.p))
+    K = dual.best[1] * (dual.best[0].V * dual.best[0].w) @ dual.best[0].V.T
+    assert dual.upper == pytest.approx(value_of(K, L.toarray(), listed(pairs, "degree"), 2.0, "squared_hinge"))
+    dual.look(2.0 * relations.w)
+    part, before = dual._last, dual.upper
+    for scale in (0.01, 100.0):
+        dual.upper = np.inf
+        dual.try_kernel(scale * part.V * np.sqrt(part.w))
+        assert dual.upper <= before * (1 + 1e-9)
+        best, factor = dual.best
+        K = factor * (best.V * best.w) @ best.V.T
+        assert np.sum(K * K) <= 44 * (1 + 1e-9)
+        assert dual.upper == pytest.approx(value_of(K, L.toarray(), listed(pairs, "degree"), 2.0, "squared_hinge"))
+        assert dual.trace[-1] == (dual.upper, dual.gap)
 
 
 def test_where_the_bound_does_not_bind_the_kernel_is_shortened():

@@ -1,9 +1,14 @@
-"""Hinge losses by their dual: L-BFGS-B, every value of which is one eigenproblem and one certificate."""
+"""Hinge losses by their dual, every value of which is one eigenproblem and one certificate.
+
+Each step goes where a small model of the dual is largest: a spectral bundle method (C. Helmberg and F. Rendl, SIAM J.
+Optim. 10(3), 2000), here with the curvature that comes from outside the bundle.  The model only proposes: both bounds
+of the certificate come from eigenproblems of A and from feasible K.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,12 +22,14 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-CORRECTIONS = 20
-"""Of the limited-memory matrix: 20 need two thirds of the eigenproblems that 5 need."""
+DIRECTIONS = 40
+"""Of earlier steps, which the model keeps beside the eigenvectors where it touches the dual."""
+CORRECTIONS, MODEL_STEPS, MODEL_GAP = 20, 100, 0.03
+"""Of L-BFGS-B on the model: memory, most steps, and the part of the true gap at which the model's own ends it."""
 
 
-class Certified(Exception):  # noqa: N818 - not an error: it unwinds the line search
-    """The gap is closed."""
+class Found(Exception):  # noqa: N818 - not an error: it unwinds the line search
+    """The model is as large as it need be: α, the value and E there."""
 
 
 @dataclass
@@ -50,15 +57,10 @@ class Dual:
     trace: list[tuple[float, float]] = field(default_factory=list)
     upper: float = np.inf
     lower: float = -np.inf
-    best: tuple[PositivePart, float] | None = None  # eigenpairs of A, and the factor that makes them K's
+    best: tuple[PositivePart, float] | None = None  # eigenpairs, and the factor that makes them K's
     solver: str = ""
     products: int = 0
     _last: PositivePart | None = None
-
-    @property
-    def unit(self) -> Array:
-        """What α is measured in: the quadratic part of D is then spherical."""
-        return np.sqrt(self.C * self.pairs.w)
 
     @property
     def gap(self) -> float:
@@ -80,17 +82,35 @@ class Dual:
         full = root / part.norm if len(part.w) else 0.0
         agreement = self.pairs.agreement(part.V, full * part.w)
         # tr(LK) = Σ α t K − tr(AK)
-        smooth = float(alpha @ agreement) - root * part.norm
-        shrink, value = self._along(smooth, agreement)
-        if value < self.upper:
-            self.upper, self.best = value, (part, shrink * full)
-        linear = float(alpha.sum()) - (float(alpha**2 @ (0.5 / (self.C * self.pairs.w))) if self.squared else 0.0)
+        self._offer(part, full, float(alpha @ agreement) - root * part.norm, agreement)
+        linear, slope = self.linear(alpha)
         self.value = linear - root * part.norm
         self.lower = max(self.lower, linear - root * part.upper)
         self.trace.append((self.upper, self.gap))
         if self.step is not None:
             self.step(len(self.trace), self.upper, self.gap)
-        return 1.0 - agreement - (alpha / (self.C * self.pairs.w) if self.squared else 0.0)
+        return slope - agreement
+
+    def linear(self, alpha: Array) -> tuple[float, Array]:
+        """Return the part of D without A, and its gradient."""
+        share = alpha / (self.C * self.pairs.w) if self.squared else np.zeros_like(alpha)
+        return float(alpha.sum() - alpha @ share / 2), 1.0 - share
+
+    def try_kernel(self, E: Array) -> None:
+        """Note the value of the K that is the feasible multiple of EE'."""
+        assert self._last is not None
+        V, s, _ = np.linalg.svd(E, full_matrices=False)
+        part = replace(self._last, w=s**2, V=V)
+        full = float(np.sqrt(self.B)) / part.norm if s.any() else 0.0
+        smooth = full * float(part.w @ (V * (self.laplacian @ V)).sum(axis=0))
+        self._offer(part, full, smooth, self.pairs.agreement(V, full * part.w))
+        self.trace[-1] = (self.upper, self.gap)
+
+    def _offer(self, part: PositivePart, full: float, smooth: float, agreement: Array) -> None:
+        """Keep K = full V diag(w) V', or a part of it, if it is the best yet; smooth = tr(LK)."""
+        shrink, value = self._along(smooth, agreement)
+        if value < self.upper:
+            self.upper, self.best = value, (part, shrink * full)
 
     def _along(self, smooth: float, agreement: Array) -> tuple[float, float]:
         """Return the best factor in [0, 1] for K, and the value there: where B does not bind, K is too long."""
@@ -112,29 +132,101 @@ class Dual:
 
     def solve(self, max_iter: int) -> bool:
         """Climb from α = min(1, Cw) until the gap is closed; False when ``max_iter`` eigenproblems were not enough."""
+        alpha = np.minimum(1.0, self.C * self.pairs.w)
+        top, center, part = -np.inf, alpha, None  # the largest D, where it is, and the eigenpairs there
+        seen = np.empty((self.pairs.n, 0))
+        stiffness, promised = 1.0, np.inf
+        while True:
+            self.look(alpha)
+            if self.closed() or len(self.trace) >= max_iter:
+                break
+            if part is not None:
+                # a broken promise: outside the bundle more happens than the model says
+                kept = (self.value - top) / (promised - top)
+                stiffness *= 2.0 if kept > 0.5 else 0.5 if kept < 0.1 else 1.0
+            assert self._last is not None
+            if self.value > top:
+                top, center, part = self.value, alpha, self._last
+            assert part is not None
+            P = np.linalg.qr(np.hstack([part.V, seen] if part is self._last else [part.V, self._last.V, seen]))[0]
+            model = Model(self, center, P, stiffness * self._spread(part))
+            alpha, promised, E = model.maximum(MODEL_GAP * self.gap)
+            self.try_kernel(E)
+            if self.closed() or promised <= top:
+                break
+            seen = np.hstack([E / np.linalg.norm(E, axis=0), seen])[:, :DIRECTIONS]
+        return self.closed()
+
+    def _spread(self, part: PositivePart) -> float:
+        """Return how far the mean of the positive eigenvalues of A lies above that of the others."""
+        r, total = len(part.w), float(part.w.sum())
+        rest = total + float(self.laplacian.diagonal().sum())  # the pairs have no diagonal
+        return (total / max(1, r) + rest / max(1, self.pairs.n - r)) or 1.0
+
+
+@dataclass
+class Model:
+    """The dual with the norm of a small matrix in place of ‖A(α)₊‖_F.
+
+    For orthonormal P, the change H = A(α) − A(center) and X = (I − PP')HP the matrix is
+
+        M(α) = P'A(α)P + X'X/c.
+
+    Where P holds the positive eigenvectors of A(center), value and gradient there are those of D.  The first term is
+    the bundle's; alone it bounds D from above.  The second is the effect of second order of the directions outside P,
+    as if A were −cI there: for an invariant P with complement Q, A ⪯ P M P' + Q(Q'AQ + cI)Q'.  X'X is convex in the
+    order of PSD matrices and ‖(·)₊‖_F monotone, so the model is concave.
+
+    Cost of a value for q columns and p pairs: n q² + p q multiplications, a few n × q arrays; q ≤ 2r + DIRECTIONS for r
+    positive eigenvalues.
+    """
+
+    dual: Dual
+    center: Array
+    P: Array
+    c: float
+
+    def __post_init__(self) -> None:
+        A = self.dual.pairs.matrix(self.center) - self.dual.laplacian
+        self._M = self.P.T @ (A @ self.P)
+
+    def at(self, alpha: Array) -> tuple[float, Array, Array]:
+        """Return the value at α, the t_ij K_ij of its gradient, and E: EE' is K to first order, up to a factor."""
+        P, c, pairs = self.P, self.c, self.dual.pairs
+        HP = pairs.matrix(alpha - self.center) @ P
+        N = P.T @ HP
+        w, U = np.linalg.eigh(self._M + N + (HP.T @ HP - N @ N) / c)
+        w, U = w[w > 0][::-1], U[:, w > 0][:, ::-1]
+        norm, root = float(np.linalg.norm(w)), float(np.sqrt(self.dual.B))
+        full = root / norm if len(w) else 0.0
+        X = HP @ U - P @ (N @ U)
+        F = P @ U + X / c
+        # the derivative of tr(SM) with S = U diag(w) U' is PSP' + (XSP' + PSX')/c
+        agreement = pairs.agreement(np.hstack([F, X]), full * np.concatenate([w, -w / c**2]))
+        return self.dual.linear(alpha)[0] - root * norm, agreement, F * np.sqrt(w)
+
+    def maximum(self, tol: float) -> tuple[Array, float, Array]:
+        """Return where the model is largest, its value and E there; the value is short by ``tol`` at the most."""
         from scipy.optimize import minimize
 
-        unit = self.unit
-        start = np.minimum(1.0, self.C * self.pairs.w)
+        dual = self.dual
+        unit = np.sqrt(dual.C * dual.pairs.w)  # in which the quadratic part of D is spherical
 
         def down(beta: Array) -> tuple[float, Array]:
-            if len(self.trace) >= max_iter:
-                raise Certified
-            gradient = self.look(unit * beta)
-            if self.closed():
-                raise Certified
-            return -self.value, -unit * gradient
+            alpha = unit * beta
+            value, agreement, E = self.at(alpha)
+            linear, slope = dual.linear(alpha)
+            # what the loss and its conjugate leave: the difference to the primal of the model
+            if dual.loss(agreement) + alpha @ agreement - linear <= tol:
+                raise Found(alpha, value, E)
+            return -value, -unit * (slope - agreement)
 
-        bounds = [(0.0, None if self.squared else float(u)) for u in unit]
-        options: Any = {"maxcor": CORRECTIONS, "maxiter": max_iter, "maxfun": max_iter, "ftol": 0.0, "gtol": 0.0}
-        beta = start / unit
+        bounds = [(0.0, None if dual.squared else float(u)) for u in unit]
+        options: Any = {"maxcor": CORRECTIONS, "maxiter": MODEL_STEPS, "maxfun": MODEL_STEPS, "ftol": 0.0, "gtol": 0.0}
         try:
-            while True:
-                # a line search that rounding ends is begun again from where it is, with a fresh matrix
-                found = minimize(down, beta, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-                if np.array_equal(found.x, beta):
-                    break
-                beta = found.x
-        except Certified:
-            pass
-        return self.closed()
+            found = minimize(down, self.center / unit, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        except Found as at:
+            return at.args
+        alpha = unit * found.x
+        value, _, E = self.at(alpha)
+        return alpha, value, E

@@ -55,7 +55,7 @@ class SimpleNPKL(Solver):
 
     - linear: −C w t_ij K_ij.  With A = C Σ w t_ij (E_ij + E_ji)/2 − L the optimum is K = sqrt(B) A₊/‖A₊‖_F: one sparse
       eigenproblem.
-    - squared_hinge: (C/2) w max(0, 1 − t_ij K_ij)², and hinge: C w max(0, 1 − t_ij K_ij), by L-BFGS-B on the dual, an
+    - squared_hinge: (C/2) w max(0, 1 − t_ij K_ij)², and hinge: C w max(0, 1 − t_ij K_ij), by bundles on the dual, an
       eigenproblem a step.
 
     K is held as an embedding E with K = EE' of ``n_components`` columns, never as n × n.  ``transform``, ``distance``
