@@ -128,8 +128,8 @@ def figure1(run: Run) -> Result:
     needed = {name: steps_to(trace, 1e-3) for name, trace in traces.items()}
     said = ", ".join(f"{name}: {n or 'more'} eigenproblems to a relative gap of 1e-3" for name, n in needed.items())
     return run.result(
-        "C = 1, B = n, 50 mutual neighbours, 70 % components; each iteration is one eigenproblem of L-BFGS-B on the "
-        "paper's dual (the paper takes steps of length 1/t); the best value and gap so far.",
+        "C = 1, B = n, 50 mutual neighbours, 70 % components; each iteration is one eigenproblem of our bundle method "
+        "on the paper's dual (the paper takes steps of length 1/t); the best value and gap so far.",
         claims=[Claim(run.printed.says[0], all(n is not None and n <= 10 for n in needed.values()), said)]
         if needed
         else [],
