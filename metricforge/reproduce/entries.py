@@ -39,9 +39,9 @@ class Entry:
 
 
 ENTRIES: tuple[Entry, ...] = (
-    Entry("idealized", "table2", "nearest-neighbour errors, learned from similar pairs", 3, peers=True),
-    Entry("idealized", "table3", "clustering errors, learned from similar pairs", 3, peers=True),
-    Entry("idealized", "table4", "nearest-neighbour errors and alignments, learned from labels", 3, peers=True),
+    Entry("idealized", "table2", "nearest-neighbour errors, learned from similar pairs", 5, peers=True),
+    Entry("idealized", "table3", "clustering errors, learned from similar pairs", 5, peers=True),
+    Entry("idealized", "table4", "nearest-neighbour errors and alignments, learned from labels", 5, peers=True),
     Entry("idealized", "figure1", "kernel matrices of the toy data", 10),
     Entry("kcr", "table1", "training and test errors of the kernel rule", 20, peers=True),
     Entry("kcr", "figure1", "three Gaussian classes in the learned plane", 20),
@@ -54,10 +54,10 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("lpdesign", "figure1", "single kernels and mixtures on nine data sets", 10),
     Entry("lpdesign", "figure2", "how many features the mixture uses", 10),
     Entry("lpdesign", "figure3", "the mixture beside Xing's metric", 10, peers=True),
-    Entry("simplenpkl", "table2", "clustering nine small data sets, and time", 5),
-    Entry("simplenpkl", "table4", "clustering Adult, and time", 2),
+    Entry("simplenpkl", "table2", "clustering nine small data sets, and time", 10),
+    Entry("simplenpkl", "table4", "clustering Adult, and time", 3),
     Entry("simplenpkl", "figure1", "convergence on a1a and a2a", 1),
-    Entry("simplenpkl", "figure2", "active choice of pairs on a1a", 3),
+    Entry("simplenpkl", "figure2", "active choice of pairs on a1a", 10),
 )
 QUICK_REPEATS = 2
 
