@@ -87,8 +87,7 @@ def _named(note: str, names: Sequence[str]) -> str:
 def _check_outputs(run: Run) -> None:
     for path in filter(None, (run.out, run.report)):
         files.check_writable(path)
-        if any(_same_file(path, read) for read in run.reads):
-            raise InputError(f"cannot write {path!r}: it is what this run reads; choose another name")
+        _check_not_read(path, run.reads)
     if run.report:
         if Path(run.report).suffix.lower() not in PAGES:
             raise InputError(
@@ -99,8 +98,9 @@ def _check_outputs(run: Run) -> None:
             raise InputError(f"metric and report would both be {run.out!r}; choose two names")
 
 
-def _same_file(a: str, b: str) -> bool:
-    return Path(a).exists() and Path(b).exists() and Path(a).samefile(b)
+def _check_not_read(path: str, reads: Sequence[str]) -> None:
+    if Path(path).exists() and any(Path(read).exists() and Path(path).samefile(read) for read in reads):
+        raise InputError(f"cannot write {path!r}: it is what this run reads; choose another name")
 
 
 def read_hint(run: Run) -> tuple[tables.Table, Constraint]:
@@ -251,6 +251,8 @@ def distance(args: Namespace) -> None:
 @contextmanager
 def _opened(args: Namespace) -> Iterator[tuple[Metric, Any]]:
     if args.out:
+        reads = (args.metric, args.data, getattr(args, "other", None), getattr(args, "among", None))
+        _check_not_read(args.out, [name for name in reads if name])
         tables.check_output(args.out)
     metric = load(args.metric)
     with cluster.connected(args.scheduler):

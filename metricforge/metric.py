@@ -280,8 +280,9 @@ class Metric:
         return np.take_along_axis(candidates, order, axis=1), np.take_along_axis(D, order, axis=1)
 
     def _check(self, X: Any, name: str) -> Any:
-        given, learned = _rows.column_names(X), self.report.get("columns")
-        if given and learned and given != tuple(learned):
+        given, learned = _rows.column_names(X), tuple(self.report.get("columns", ()))
+        named = not all(map(str.isdigit, learned))  # a file that names no columns has them numbered
+        if given and named and given != learned:
             raise InputError(
                 f"{name} has the columns {_listed(given)}, but the metric was learned on {_listed(learned)}, in that "
                 f'order; select them with {name}[list(metric.report["columns"])]'

@@ -180,10 +180,11 @@ def _not_numbers(A: Array, name: str, columns: list[Any] | None) -> InputError:
     some = [repr(columns[c]) if columns else str(c) for c in bad[:5]]
     which = f"column{'s' * (len(bad) > 1)} {', '.join(some)}{', ...' * (len(bad) > 5)}"
     cell = repr(A[[row], bad[0]].tolist()[0])
+    encode = "Encode text columns, for instance with sklearn.preprocessing.OneHotEncoder, or leave them out"
+    repair = "Fill missing cells, or remove their rows" if cell == "<NA>" else encode
     return InputError(
         f"{name} must hold numbers; {which}{'' if columns else ' (counted from 0)'} {'do' if len(bad) > 1 else 'does'} "
-        f"not, first {cell if len(cell) <= 40 else cell[:39] + '…'} in {first_rows([row])}. Encode text columns, for "
-        "instance with sklearn.preprocessing.OneHotEncoder, or leave them out"
+        f"not, first {cell if len(cell) <= 40 else cell[:39] + '…'} in {first_rows([row])}. {repair}"
     )
 
 
@@ -259,7 +260,7 @@ def _csr_vectors(X: Any, name: str) -> Any:
 
 
 def _dask_rows(X: Any, name: str, ndim: int | None) -> Any:
-    """Return a dask array with rows in every chunk: a filter leaves chunks without any."""
+    """Return a dask array of chunks of whole rows, each with some: a filter leaves chunks without any."""
     import dask.array as da
 
     if not isinstance(X, da.Array):
@@ -272,7 +273,9 @@ def _dask_rows(X: Any, name: str, ndim: int | None) -> Any:
         raise InputError(f"{name} is a dask array with unknown chunk sizes; call {name}.compute_chunk_sizes() first")
     if X.shape[0] == 0:
         raise InputError(f"{name} has 0 sample(s); give at least one row")
-    return X if all(X.chunks[0]) else X.rechunk({0: tuple(size for size in X.chunks[0] if size)})
+    if not all(X.chunks[0]) or any(count > 1 for count in X.numblocks[1:]):
+        X = X.rechunk({0: tuple(size for size in X.chunks[0] if size), **dict.fromkeys(range(1, X.ndim), -1)})
+    return X
 
 
 def _dask_vectors(X: Any, name: str) -> Any:
@@ -280,8 +283,6 @@ def _dask_vectors(X: Any, name: str) -> Any:
     _check_not_empty(X, name)
     if X.dtype.kind not in "fiub":
         raise InputError(f"{name} must hold real numbers, got a dask array of dtype {X.dtype}")
-    if X.numblocks[1] > 1:
-        X = X.rechunk({1: -1})
     if X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float64)
     meta = np.empty((0, 0), dtype=X.dtype) if isinstance(X._meta, np.ma.MaskedArray) else X._meta

@@ -104,12 +104,14 @@ def _stored(path: str) -> dict[str, Any]:
     if isinstance(found.get("drop"), list):
         found["drop"] = tuple(found["drop"])
     if "option" in found:
-        found["options"] = {**_pairs_of(found.pop("option"), path), **found.get("options", {})}
+        typed, table = _pairs_of(found.pop("option"), path), found.get("options", {})
+        found["options"] = {**typed, **table} if isinstance(table, dict) else table
     kinds: dict[str, Any] = {"options": dict, "rank": str | int, "seed": int, "drop": tuple, "standardize": bool}
     for name, value in found.items():
         if name not in _names():
             raise UnknownNameError(f"--config: {path!r} sets {name!r}, which is no setting; {nearest(name, _names())}")
-        if isinstance(value, bool) != (name == "standardize") or not isinstance(value, kinds.get(name, str)):
+        right = isinstance(value, kinds.get(name, str)) and isinstance(value, bool) == (name == "standardize")
+        if not right or (name == "drop" and not all(isinstance(column, str) for column in value)):
             raise InputError(f"--config: {path!r} sets {name} = {value!r}, which is of a wrong kind")
     beside = Path(path).parent
     files = {name for name in found if name in PATHS or (name in HINTS and (beside / found[name]).is_file())}

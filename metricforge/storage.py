@@ -162,7 +162,19 @@ def parquet_columns(path: Path) -> dict[str, bool]:
         schema = pq.read_schema(file)
     except Exception as error:  # whatever a foreign file makes a parser raise
         raise InputError(f"{str(path)!r} is no Parquet file: {' '.join(str(error).split())[:100]}") from None
-    return {found.name: np.dtype(found.type.to_pandas_dtype()).kind in "fiub" for found in schema}
+    twice = next((name for name in schema.names if schema.names.count(name) > 1), None)
+    if twice is not None:
+        raise InputError(f"{str(path)!r} has two columns called {twice!r}; rename one")
+    return {found.name: _arrow_dtype(found.type).kind in "fiub" for found in schema}
+
+
+def _arrow_dtype(kind: Any) -> np.dtype[Any]:
+    """Return what NumPy calls a type of Arrow; object where it has no word, as for categories."""
+    try:
+        found: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
+    except (NotImplementedError, TypeError):
+        return np.dtype(object)
+    return found
 
 
 def _open_parquet(path: Path, columns: list[str] | None) -> tuple[_Source, tuple[int, int], np.dtype[Any]]:
@@ -183,7 +195,7 @@ def _open_parquet(path: Path, columns: list[str] | None) -> tuple[_Source, tuple
         unknown = [name for name in chosen if name not in fields]
         if unknown:
             raise UnknownNameError(f"columns: {file.name!r} has no {unknown[0]!r}; {nearest(unknown[0], list(fields))}")
-        kinds = {name: _number(np.dtype(fields[name].to_pandas_dtype()), path, name) for name in chosen}
+        kinds = {name: _number(_arrow_dtype(fields[name]), path, name) for name in chosen}
         for g in range(found.metadata.num_row_groups):
             groups.append((str(file.resolve()), g, n))
             n += found.metadata.row_group(g).num_rows
@@ -255,7 +267,7 @@ def check_storable(path: str | os.PathLike[str]) -> None:
     """Raise where `store` could not write a file, before the work."""
     suffix = Path(path).suffix.lower()
     if suffix != ".npy" and Path(path).exists():
-        raise InputError(f"cannot write {str(path)!r}: it would become a folder, and a file is there; remove it first")
+        raise InputError(f"cannot write {str(path)!r}: it becomes a folder, and that name is taken; remove it first")
     package = {".parquet": "pyarrow", ".zarr": "zarr"}.get(suffix)
     if package and not installed(package):
         raise InputError(f"cannot write {str(path)!r}: it needs {package}; pip install {package}, or write .npy")
@@ -308,8 +320,9 @@ class _ParquetWriter:
 
         path = Path(self.folder) / f"{where[0].start:015d}.parquet"
         with _seen(self.folder):
-            # a task may run twice, on two workers: the last to end wins, and nobody reads half a file
-            part = path.with_suffix(f".{secrets.token_hex(6)}")
+            # a task may run twice, on two workers: the last to end wins, and nobody reads half a file, nor what a
+            # killed worker left: readers of folders pass over hidden names
+            part = path.with_name(f".{path.stem}.{secrets.token_hex(6)}")
             pq.write_table(pa.table(dict(zip(self.names, block.T, strict=True))), part)
             part.replace(path)
 

@@ -248,6 +248,7 @@ class _opened:  # noqa: N801 - reads as the words it is
 
     def __init__(self, path: Path, asked: Iterable[str] = ()) -> None:
         self.path, self.asked = path, set(asked)
+        self.marks: dict[str, str] = {}
         self.file = path.open(newline="", encoding="utf-8-sig")
         try:
             self._start()
@@ -275,6 +276,20 @@ class _opened:  # noqa: N801 - reads as the words it is
         """Return a cell with a decimal point in place of a decimal comma, which only other separators allow."""
         pointed = cell.replace(",", ".")
         return pointed if self.delimiter == ";" and pointed != cell and _is_number(pointed) else cell
+
+    def check_marks(self, block: list[tuple[int, list[str]]], cells: list[Any]) -> None:
+        """Raise where numbers have decimal commas and points: 1,500 beside 2.75 is more likely 1500 than 1.5."""
+        if self.delimiter != ";":
+            return
+        for mark in {",", "."} - self.marks.keys():
+            each = ((cell, line) for (line, _), row in zip(block, cells, strict=True) for cell in row)
+            if found := next((f"{cell.strip()!r} in line {line}" for cell, line in each if mark in cell), None):
+                self.marks[mark] = found
+        if len(self.marks) > 1:
+            raise InputError(
+                f"{_show(self.path)} holds numbers with a comma ({self.marks[',']}) and with a point "
+                f"({self.marks['.']}); write all with a decimal point, and none with a comma"
+            )
 
     def _rewind(self) -> None:
         self.file.seek(0)
@@ -316,6 +331,8 @@ def _names_columns(head: list[str], below: list[str], asked: set[str]) -> bool:
     ``5.1,3.5,setosa`` over ``4.9,3.0,setosa`` is a row like any other; ``width,length,0`` over it would not be.
     """
     numbers = [_is_number(cell) or cell.lower() in MISSING for cell in head]
+    for c, cell in enumerate(below[: len(head)]):  # yes over no is a row, yes over 3 may be how many said so
+        numbers[c] |= head[c].lower() in TRUTH and cell.lower() in TRUTH
     if all(numbers):
         return False
     over_numbers = any(_is_number(b) and not number for number, b in zip(numbers, below, strict=False))
@@ -361,13 +378,15 @@ def _numbers(
 ) -> Array:
     if truths:
         cells = [list(row) for row in cells]
-        for row in cells:
+        for (line, _), row in zip(block, cells, strict=True):
             for c in truths:
-                row[c] = TRUTH.get(row[c].strip().lower(), row[c])
-    if (A := _finite(cells)) is not None:
-        return A
-    cells = [[lines.plain(cell) for cell in row] for row in cells]
-    if (A := _finite(cells)) is not None:
+                row[c] = _truth(row[c], names[c], line, lines.path)
+    written = cells
+    if (A := _finite(cells)) is None:
+        cells = [[lines.plain(cell) for cell in row] for row in cells]
+        A = _finite(cells)
+    if A is not None:
+        lines.check_marks(block, written)
         return A
     for (line, _), row in zip(block, cells, strict=True):
         _check_text(dict(zip(names, row, strict=True)), line, lines.path, wanted)
@@ -376,8 +395,20 @@ def _numbers(
     raise InputError(f"{_show(lines.path)} cannot be read as numbers")  # NumPy and Python disagree on what one is
 
 
+def _truth(cell: str, name: str, line: int, path: Path) -> str:
+    """Return a cell of a column of truths as 1 or 0; what is neither stays, to be refused, but a number would pass."""
+    word = cell.strip().lower()
+    if word not in MISSING and _is_number(word.replace(",", ".")):
+        raise InputError(
+            f"{_show(path)}, line {line}: column {name!r} holds {word!r} below words such as yes and no; write one kind"
+        )
+    return TRUTH.get(word, cell)
+
+
 def _finite(cells: list[Any]) -> Array | None:
     """Return cells as numbers where all are finite ones."""
+    if "_" in " ".join(map(" ".join, cells)):
+        return None  # to NumPy 1_0 is ten, to people a name
     try:
         A = np.array(cells, dtype=np.float64)
     except ValueError:
@@ -397,7 +428,7 @@ def _check_text(row: dict[str, str], line: int, path: Path, wanted: Choice) -> N
 
 def _check_number(cell: Any, name: str, where: str, path: Path, wanted: Choice) -> None:
     """Raise where a cell is no finite number, with the column, the place and the repair."""
-    text = "" if cell is None else str(cell).strip()
+    text = "" if cell is None else str(int(cell) if isinstance(cell, bool) else cell).strip()
     at = f"{_show(path)}, {where}: column {name!r}"
     pointed = text.replace(",", ".")
     if not _is_missing(text) and not _is_number(text):
@@ -438,7 +469,8 @@ def as_values(cells: Sequence[str]) -> Array:
                 kind(word)
         except ValueError:
             continue
-        convert = kind
+        if not any("_" in word for word in known):  # to Python 1_0 is ten, to people a name
+            convert = kind
         break
     if len(known) == len(words):
         return np.array([convert(word) for word in words])
@@ -483,20 +515,21 @@ def _frame(path: Path, only: Sequence[str] | None = None) -> dict[str, Array]:
     module = importlib.import_module(known[package])
     read = module.read_table if package == "pyarrow" else module.read_parquet
     chosen = None if only is None else list(only)
+    parts = storage.parquet_files(path)
+    if package == "pyarrow":
+        storage.parquet_columns(path)  # says what is wrong with their names
     try:
-        frames = [read(file, columns=chosen) for file in storage.parquet_files(path)]
-    except InputError:
-        raise
+        frames = [read(file, columns=chosen) for file in parts]
     except Exception as error:  # whatever a foreign file makes a parser raise
-        raise _no_parquet(path, error) from None
+        raise InputError(f"{_show(path)} is no Parquet file: {' '.join(str(error).split())[:100]}") from None
     names = [str(name) for name in (frames[0].column_names if package == "pyarrow" else frames[0].columns)]
     if not names:
         raise InputError(f"{_show(path)} has no columns")
+    for part, frame in zip(parts, frames, strict=True):
+        held = frame.column_names if package == "pyarrow" else frame.columns
+        if lacking := [name for name in names if name not in held]:
+            raise InputError(f"{_show(part)} has no column {lacking[0]!r}, which {_show(parts[0])} has; mend it")
     return {name: np.concatenate([np.asarray(frame[name].to_numpy()) for frame in frames]) for name in names}
-
-
-def _no_parquet(path: Path, error: Exception) -> InputError:
-    return InputError(f"{_show(path)} is no Parquet file: {' '.join(str(error).split())[:100]}")
 
 
 def _read_npy(path: Path, wanted: Choice) -> Table:
@@ -687,9 +720,9 @@ def check_output(path: str | os.PathLike[str]) -> str:
     suffix = Path(path).suffix.lower()
     if suffix not in WRITTEN:
         raise InputError(f"cannot write {str(path)!r}: its extension must be {', '.join(WRITTEN)}")
-    files.check_writable(path)
     if suffix in storage.STORED:
         storage.check_storable(path)
+    files.check_writable(path)
     return suffix
 
 

@@ -613,6 +613,17 @@ BAD = {
         'write option = ["name=value"] or a table',
     ),
     "learn a wrong run file": (["learn", "--config", "wrong.toml"], "sets seed = 'zero', which is of a wrong kind"),
+    "learn numbers for names in a run file": (["learn", "--config", "drop.toml"], "sets drop = (1,), which is of"),
+    "learn two kinds of options in a run file": (["learn", "--config", "both.toml"], "sets options = 3, which is of a"),
+    "transform onto the data": (["transform", "toy.metric", "toy.csv", "-o", "toy.csv"], "it is what this run reads"),
+    "neighbors onto the others": (
+        ["neighbors", "toy.metric", "hole.csv", "--among", "toy.csv", "-o", "toy.csv"],
+        "it is what this run reads",
+    ),
+    "distance onto the others": (
+        ["distance", "toy.metric", "hole.csv", "toy.csv", "-o", "toy.csv"],
+        "it is what this run reads",
+    ),
     "transform without a metric": (["transform", "no.metric", "toy.csv"], "cannot read 'no.metric'"),
     "transform by a damaged metric": (["transform", "damaged.metric", "toy.csv"], "'damaged.metric' is damaged"),
     "transform by no metric": (["transform", "toy.csv", "toy.csv"], "is not a saved metric"),
@@ -663,6 +674,8 @@ def trouble(started):
     (started / "unknown.csv").write_text("a,b,class\n1,2,x\n2,?,y\n3,4,x\n")
     (started / "toy.svm").write_text("1 1:1\n-1 1:2\n")
     (started / "half.toml").write_text('data = "toy.csv"\nlabel = "class"\noption = ["epsilon"]\n')
+    (started / "drop.toml").write_text('data = "toy.csv"\nlabel = "class"\ndrop = [1]\n')
+    (started / "both.toml").write_text('data = "toy.csv"\nlabel = "class"\noption = ["a=1"]\noptions = 3\n')
     (started / "number.toml").write_text('data = "toy.csv"\nlabel = "class"\noption = 3\n')
     words = ",".join(f"f{i}" for i in range(11)), ",".join("123x5678911")
     (started / "worded.csv").write_text("\n".join(words) + "\n")

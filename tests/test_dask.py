@@ -44,6 +44,12 @@ def strings(n=40):
     return np.array(["".join(rng.choice(list("ACDE"), size=12)) for _ in range(n)], dtype=object)
 
 
+def test_chunks_along_the_second_axis_of_objects_are_joined():
+    X = np.arange(60).reshape(12, 5) % 7
+    lazy = da.from_array(X, chunks=(5, 2))
+    np.testing.assert_array_equal(Overlap()(lazy).compute(), Overlap()(X))
+
+
 @pytest.mark.parametrize("chunks", CHUNKS)
 @pytest.mark.parametrize("kernel", [RBF(0.3), Laplacian(0.2), Linear() + RBF(1.0), Mine()], ids=str)
 def test_chunked_gram_of_dense_rows(kernel, chunks):

@@ -506,6 +506,23 @@ def test_three_rows_and_a_constant_feature():
     assert report.objective == pytest.approx(sdp(X, y, 0.1), rel=1e-3)
 
 
+@pytest.mark.parametrize("rows", [[[-1.0], [1.0]], [[-1.0, -1.0], [1.0, 1.0]], [[-1.0, 0.0], [1.0, 0.0]]])
+def test_classes_with_the_same_mean_have_a_start(rows):
+    X, y = np.array(rows * 6), np.repeat([0, 1, 2], 4)
+    report = mf.learn(X, y, method="kcr", kernel=Linear(), lam=1.0).report
+    assert report.status == "optimal"
+    assert report.objective == pytest.approx(sdp(X, y, 1.0), rel=1e-3)
+
+
+@pytest.mark.parametrize("unit", [1e-8, 1e8, 1e-100])
+def test_the_unit_of_the_features_changes_nothing(unit):
+    X, y = instance(3, 30)
+    own, other = (mf.learn(c * X, y, method="kcr", kernel=Linear()) for c in (1.0, unit))
+    assert other.report.status == "optimal"
+    assert other.report.objective == pytest.approx(own.report.objective, rel=1e-6)
+    assert_allclose(other.distance(unit * X[:5], unit * X[5:]), own.distance(X[:5], X[5:]), rtol=1e-3, atol=1e-3)
+
+
 def test_a_penalty_beyond_reason_gives_no_metric_and_says_so(wine):
     X, y = wine
     metric = mf.learn(X, y, method="kcr", lam=1e5)
@@ -612,7 +629,7 @@ def test_coordinates_whiten_and_keep_distances_and_the_trace(wine):
     F = axes.features(Phi, mean)
     assert_allclose(axes.root @ F, (Phi - mean).T, atol=1e-10)
     unit = np.trace(S) / len(S)
-    assert_allclose(axes.inverse @ (S + unit * np.eye(len(S))) @ axes.inverse.T, unit * np.eye(len(S)), atol=1e-9)
+    assert_allclose(axes.inverse @ (S + unit * np.eye(len(S))) @ axes.inverse.T, np.eye(len(S)) / len(S), atol=1e-9)
     P = np.random.default_rng(0).normal(size=(len(F), 2))
     L = axes.factor(P)
     assert np.vdot(P, axes.trace @ P) == pytest.approx(np.vdot(L, L))

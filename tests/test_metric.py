@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -59,6 +61,8 @@ def test_columns_of_a_frame_are_matched_by_name(tmp_path):
     assert np.array_equal(metric.distance(frame[["c", "b", "a"]][list(metric.report["columns"])]), expected)
     numbered = mf.learn(pd.DataFrame(frame.to_numpy()), np.arange(30) % 2, method="euclidean")
     assert np.array_equal(numbered.distance(frame), expected)  # names that are no strings are none
+    told = metric_file.Report({**numbered.report, "columns": ("0", "1", "2")})  # as of a file that names no columns
+    assert np.array_equal(replace(numbered, report=told).distance(frame), expected)
 
 
 def test_embedding_of_training_rows_is_exact_and_new_rows_lose_only_their_residual():

@@ -8,6 +8,7 @@ import pytest
 import zarr
 
 import metricforge as mf
+from metricforge import storage
 from metricforge.errors import InputError, UnknownNameError
 
 
@@ -105,3 +106,20 @@ def test_parquet_tells_what_is_wrong_with_a_column(tmp_path):
     pd.DataFrame({"size": pd.array([1, 2, None, 4], dtype="Int64")}).to_parquet(path)
     with pytest.raises(InputError, match=r"row 2 .counted from 0.: column 'size' is empty"):
         mf.open_rows(path).compute(scheduler="sync")
+
+
+def test_what_a_killed_worker_leaves_in_a_folder_is_passed_over(tmp_path, monkeypatch):
+    import dask.array as da
+    import pyarrow.parquet as pq
+
+    write_table = pq.write_table
+
+    def twice(table, where):  # as if an earlier try had been killed at its work
+        where.with_name(where.name + "0").write_bytes(b"half")
+        write_table(table, where)
+
+    monkeypatch.setattr(pq, "write_table", twice)
+    X = rows()
+    storage.store(da.from_array(X, chunks=(20, 2)), tmp_path / "rows.parquet", ["a", "b", "c"])
+    assert len(list((tmp_path / "rows.parquet").iterdir())) == 6
+    np.testing.assert_array_equal(pd.read_parquet(tmp_path / "rows.parquet").to_numpy(), X)

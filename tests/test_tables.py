@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 
@@ -57,6 +58,8 @@ def test_the_ways_to_write_a_csv(tmp_path, name, text):
         ("0,1,class\n4.9,3.0,setosa\n6.0,2.2,other\n", "class", 2),  # the name was asked for
         ("0,1,class\n4.9,3.0,0\n6.0,2.2,1\n", "class", 2),  # a word over a number
         ("a,b,class\n4.9,3.0,setosa\n6.0,2.2,other\n", "class", 2),
+        ("yes,no,setosa\nno,no,setosa\nyes,no,other\n", "2", 3),  # truths over truths
+        ("yes,no,class\n12,4,setosa\n3,5,other\n", "class", 2),  # how many said so
     ],
 )
 def test_a_first_line_is_names_or_a_row(tmp_path, text, label, rows):
@@ -72,7 +75,11 @@ def test_a_column_of_truths_is_one_of_ones_and_zeros(tmp_path, monkeypatch, word
     path = put(tmp_path / "d.csv", f"a,fresh,b\n1,{yes},2.5\n3,{no},-4\n0,{yes},0.001\n")
     table = tables.read(path)
     np.testing.assert_array_equal(table.rows, np.insert(X, 1, [1, 0, 1], axis=1))
-    for cell, said in (("?", "line 5: column 'fresh' holds '?'; fill it in"), ("maybe", "holds the text 'maybe'")):
+    for cell, said in (
+        ("?", "line 5: column 'fresh' holds '?'; fill it in"),
+        ("maybe", "holds the text 'maybe'"),
+        ("3", "line 5: column 'fresh' holds '3' below words such as yes and no"),
+    ):
         put(path, f"a,fresh,b\n1,{yes},2.5\n3,{no},-4\n0,{yes},0.001\n4,{cell},1\n")
         with pytest.raises(InputError) as caught:
             tables.read(path)
@@ -83,6 +90,19 @@ def test_missing_cells_do_not_make_a_row_the_names_of_columns(tmp_path):
     path = put(tmp_path / "d.csv", "5.1,?,setosa\n4.9,3.0,setosa\n")
     with pytest.raises(InputError, match=r"line 1: column '1' holds '\?'; fill it in, remove the row, or leave"):
         tables.read(path, aside=["2"])
+
+
+def test_commas_and_points_in_different_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "BLOCK", 1)
+    for cells in (("2.75", "1,500"), ("1,500", "2.75")):
+        path = put(tmp_path / "d.csv", "a;b\n1;{}\n2;{}\n".format(*cells))
+        with pytest.raises(InputError, match=r"a comma \('1,500' in line .\) and with a point \('2.75' in line .\)"):
+            tables.read(path)
+
+
+def test_labels_that_only_python_takes_for_equal_numbers_are_two(tmp_path):
+    path = put(tmp_path / "d.csv", "a,kind\n1,1_0\n2,10\n")
+    assert tables.read(path, aside=["kind"]).aside["kind"].tolist() == ["1_0", "10"]
 
 
 def test_a_row_index_can_be_left_out(tmp_path):
@@ -146,6 +166,35 @@ def test_parquet(tmp_path):
         tables.read(path)
 
 
+@pytest.mark.parametrize("lazy", [False, True])
+def test_parquet_of_pandas_with_categories_times_and_holes(tmp_path, lazy):
+    frame = pd.DataFrame(X, columns=["a", "b"])
+    frame["kind"] = pd.Categorical(["x", "y", "x"])
+    frame["when"] = pd.date_range("2020", periods=3, tz="UTC")
+    frame.to_parquet(tmp_path / "d.parquet")
+    table = tables.read(tmp_path / "d.parquet", aside=["kind"], drop=["when"], lazy=lazy)
+    np.testing.assert_array_equal(np.asarray(table.rows), X)
+    assert table.aside["kind"].tolist() == ["x", "y", "x"]
+    pd.DataFrame({"a": pd.array([True, None], dtype="boolean")}).to_parquet(tmp_path / "d.parquet")
+    with pytest.raises(InputError, match=r"row 1 .counted from 0.: column 'a' is empty"):
+        np.asarray(tables.read(tmp_path / "d.parquet", lazy=lazy).rows)
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_parquet_columns_that_are_there_twice_or_in_one_file_only(tmp_path, lazy):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table([pa.array([1.0]), pa.array([2.0])], names=["a", "a"]), tmp_path / "d.parquet")
+    with pytest.raises(InputError, match=r"d.parquet' has two columns called 'a'; rename one"):
+        tables.read(tmp_path / "d.parquet", lazy=lazy)
+    (tmp_path / "e.parquet").mkdir()
+    pd.DataFrame(X, columns=["a", "b"]).to_parquet(tmp_path / "e.parquet" / "0.parquet")
+    pd.DataFrame(X[:, 1:], columns=["b"]).to_parquet(tmp_path / "e.parquet" / "1.parquet")
+    with pytest.raises(InputError, match=r"1.parquet' has no (column )?'a'"):
+        tables.read(tmp_path / "e.parquet", lazy=lazy)
+
+
 def test_parquet_without_a_reader_names_the_package(tmp_path, monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda n, *a: None if n in ("pyarrow", "polars") else find(n, *a))
@@ -171,6 +220,8 @@ BAD = {
         "a\tb\n1\t2\n1,5\t2\n",
         "line 3: column 'a' holds '1,5' with a decimal comma; write a point, as in 1.5",
     ),
+    "thousands.csv": ("a;b\n1;2.75\n1,500;2\n", "a comma ('1,500' in line 3) and with a point ('2.75' in line 2)"),
+    "underscore.csv": ("a,b\n1,2\n3,1_0\n", "line 3: column 'b' holds the text '1_0'"),
     "yes and number.csv": ("a,b\n1,yes\n2,3\n", "line 2: column 'b' holds the text 'yes'; leave the column out with"),
     **{
         f"missing {p}.csv": (
@@ -337,6 +388,11 @@ def test_where_nothing_can_be_written(tmp_path, monkeypatch):
         files.write(tmp_path / "no" / "e.csv", b"")
     with pytest.raises(InputError, match=r"its extension must be .csv, .tsv, .npy, .parquet, .zarr"):
         tables.write(tmp_path / "e.xlsx", ["a"], np.zeros((1, 1)))
+    for kind in ("parquet", "zarr"):
+        (tmp_path / f"e.{kind}").mkdir()
+        with pytest.raises(InputError, match="becomes a folder, and that name is taken; remove it first"):
+            tables.check_output(tmp_path / f"e.{kind}")
+        (tmp_path / f"e.{kind}").rmdir()
     with pytest.raises(InputError, match="No space left"), files.writing(tmp_path / "e.csv"):
         raise OSError(28, "No space left on device")
     assert not list(tmp_path.iterdir())

@@ -20,10 +20,11 @@ SPARE = 4
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """f = C⁻¹ (φ − φ̄) with CC' = I + S / s, S the covariance of the rows and s its mean eigenvalue.
+    """f = C⁻¹ (φ − φ̄) with CC' = t (I + S / s), S the covariance of the rows, t its trace and s its mean eigenvalue.
 
     Directions in which the rows vary much are scaled down, those in which they hardly vary are left to the penalty: a
-    descent needs several times fewer steps than in φ.  With W = C⁻ᵀ P P' C⁻¹, tr W = ⟨P, Q P⟩ where Q = C⁻¹ C⁻ᵀ.
+    descent needs several times fewer steps than in φ.  The factor t makes them the same in any unit of φ.  With
+    W = C⁻ᵀ P P' C⁻¹, tr W = ⟨P, Q P⟩ where Q = C⁻¹ C⁻ᵀ.
 
     Attributes
     ----------
@@ -52,9 +53,8 @@ def coordinates(Phi: Array, mean: Array) -> Coordinates:
 
     n, m = Phi.shape
     S = Phi.T @ Phi / n - np.outer(mean, mean)
-    unit = float(S.trace()) / m
     identity = np.eye(m)
-    root = np.linalg.cholesky(identity + S / unit)
+    root = np.linalg.cholesky(float(S.trace()) * identity + m * S)
     inverse = solve_triangular(root, identity, lower=True, check_finite=False)
     return Coordinates(root, inverse, inverse @ inverse.T)
 
@@ -62,17 +62,18 @@ def coordinates(Phi: Array, mean: Array) -> Coordinates:
 def discriminant(F: Array, codes: Array, seed: int) -> Array:
     """Return a start (m, r): discriminant directions weighted by how far they set classes apart, and a few random ones.
 
-    In these coordinates S + s I is s times the identity, so the directions of linear discriminant analysis with a ridge
-    of the mean eigenvalue are the principal ones of the class means.  Less of a ridge fits the rows learned from too
-    well to start from.  Cost: O(n m) time.
+    In these coordinates S + s I is a multiple of the identity, so the directions of linear discriminant analysis with a
+    ridge of the mean eigenvalue are the principal ones of the class means.  Less of a ridge fits the rows learned from
+    too well to start from.  Cost: O(n m) time.
     """
     m = len(F)
     counts = np.bincount(codes)
     largest = np.argsort(-counts, kind="stable")[:CLASSES]
     sums = np.stack([np.bincount(codes, weights=row, minlength=len(counts))[largest] for row in F])
     U, s, _ = np.linalg.svd(sums / np.sqrt(counts[largest]), full_matrices=False)
-    keep = min(len(counts) - 1, DIRECTIONS, len(s))
+    # classes may have the same mean, or means that depend on each other
+    keep = min(len(counts) - 1, DIRECTIONS, int(np.count_nonzero(s)))
     V = U[:, :keep] * s[:keep]
     noise = np.random.default_rng(seed).normal(size=(m, min(SPARE, m - keep)))
-    size = np.linalg.norm(V) or 1.0  # classes may have the same mean
+    size = np.linalg.norm(V) or 1.0
     return np.hstack([V, 0.1 * size / np.sqrt(m) * noise])

@@ -199,10 +199,13 @@ class Model:
         w, U = w[w > 0][::-1], U[:, w > 0][:, ::-1]
         norm, root = float(np.linalg.norm(w)), float(np.sqrt(self.dual.B))
         full = root / norm if len(w) else 0.0
-        X = HP @ U - P @ (N @ U)
-        F = P @ U + X / c
+        X = HP @ U
+        del HP  # arrays of this shape decide the memory
+        X -= P @ (N @ U)
+        F = X / c
+        F += P @ U
         # the derivative of tr(SM) with S = U diag(w) U' is PSP' + (XSP' + PSX')/c
-        agreement = pairs.agreement(np.hstack([F, X]), full * np.concatenate([w, -w / c**2]))
+        agreement = pairs.agreement(F, full * w) - pairs.agreement(X, full * w / c**2)
         return self.dual.linear(alpha)[0] - root * norm, agreement, F * np.sqrt(w)
 
     def maximum(self, tol: float) -> tuple[Array, float, Array]:
