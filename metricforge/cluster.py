@@ -91,8 +91,10 @@ def connected(address: str | None) -> Iterator[None]:
         yield
         return
     from distributed import Client
+    from distributed.comm import resolve_address
 
     try:
+        resolve_address(address)  # of a scheme that it does not know Client would leave a dead default behind
         at = Client(address, timeout=ANSWER_SECONDS)
     except (OSError, ValueError, TimeoutError) as error:
         why = " ".join(str(error).split()) or type(error).__name__

@@ -17,6 +17,7 @@ from distributed import Client, LocalCluster
 import metricforge as mf
 from metricforge import cluster as where_it_runs
 from metricforge import rows
+from metricforge.errors import InputError
 from metricforge.kernels import RBF, Spectrum
 from metricforge.registry import registry
 
@@ -347,3 +348,13 @@ def test_chunks_follow_the_memory_of_the_workers(client, monkeypatch):
     assert max(metric.transform(lazy).chunks[0]) == 10
     assert max(max(sizes) for sizes in metric.distance(lazy).chunks) <= 10
     np.testing.assert_allclose(metric.transform(lazy).compute(), metric.transform(data()[0]), atol=1e-10)
+
+
+def test_an_address_of_no_known_kind_leaves_no_client_behind():
+    before = where_it_runs.client()
+    with (
+        pytest.raises(InputError, match="no dask scheduler answers at 'nonsense://x'"),
+        where_it_runs.connected("nonsense://x"),
+    ):
+        raise AssertionError("there is nothing to connect to")
+    assert where_it_runs.client() is before
