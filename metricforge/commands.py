@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
@@ -21,8 +20,7 @@ from .cli import say, say_json
 from .constraints import Chunklets, Constraint, Labels
 from .errors import InputError
 from .kernels import Kernel, Spectrum, Standardized
-from .learning import find_method, make_plan
-from .learning import learn as _learn
+from .learning import find_method, learn_named, make_plan
 from .metric import Metric, Report, load
 from .notation import parse_kernel
 from .registry import methods
@@ -67,21 +65,19 @@ def fit(run: Run, table: tables.Table, hint: Constraint) -> tuple[Kernel, Metric
     spread = _spread(table)
     if run.standardize:
         kernel = Standardized(kernel or make_plan(run.method, None, None, hint).kernel)
-    metric = _learn(
-        table.rows, hint, method=run.method, kernel=kernel, rank=run.rank, seed=run.seed, **dict(run.options)
+    metric = learn_named(
+        table.rows,
+        table.names,
+        hint,
+        method=run.method,
+        kernel=kernel,
+        rank=run.rank,
+        seed=run.seed,
+        options=dict(run.options),
     )
     start = kernel or find_method(metric.report.method).kernel
-    notes = (*(_named(note, table.names) for note in metric.report.notes), *_scale_note(table, spread, metric))
-    told = Report({**metric.report, "notes": notes, "columns": table.names})
+    told = Report({**metric.report, "notes": (*metric.report.notes, *_scale_note(table, spread, metric))})
     return start.resolve(metric.kernel.check(table.rows), seed=run.seed), replace(metric, report=told)
-
-
-def _named(note: str, names: Sequence[str]) -> str:
-    """Return a note on constant features with the columns' names, where the fit, which saw an array, counted them."""
-    told = re.fullmatch(r"(.* constant .*) \(columns? (.*)\)", note)
-    if told is None or not names:
-        return note
-    return f"{told[1]} ({re.sub(r'[0-9]+', lambda place: repr(names[int(place[0])]), told[2])})"
 
 
 def _check_outputs(run: Run) -> None:

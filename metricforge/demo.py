@@ -60,8 +60,7 @@ class Line:
     @property
     def optimum(self) -> str:
         """How near the optimum the fit ended."""
-        told = self.metric.report
-        off = told.gap if "residual" in told.certificate or not told.objective else told.gap / abs(told.objective)
+        off = report.relative(self.metric.report)
         return "reached" if off < report.ROUNDING else f"within {report.in_percent(off)}"
 
     def as_dict(self) -> dict[str, Any]:

@@ -72,6 +72,32 @@ def learn(
     -------
     Metric
     """
+    return learn_named(
+        X,
+        _rows.column_names(X),
+        constraints,
+        method=method,
+        kernel=kernel,
+        solver=solver,
+        rank=rank,
+        seed=seed,
+        options=options,
+    )
+
+
+def learn_named(
+    X: Any,
+    names: Sequence[str] | None,
+    constraints: Any,
+    *,
+    method: str,
+    kernel: Kernel | Metric | str | None,
+    rank: str | int,
+    seed: int,
+    options: Mapping[str, Any],
+    solver: Solver | None = None,
+) -> Metric:
+    """Learn as `learn` does, on rows whose columns have these names; the report keeps them."""
     plan = make_plan(method, kernel, solver, constraints)
     configured = with_options(plan.solver, options, plan.name)
     seed = whole_number(seed, "seed", least=0)
@@ -96,7 +122,6 @@ def learn(
         registry.step(Event(task, done=True))
     seconds = time.perf_counter() - started
 
-    names = _rows.column_names(X)
     told = {
         "method": plan.name,
         "kernel": _in_short(space.kernel),
@@ -114,7 +139,7 @@ def learn(
         "notes": (*plan.notes, *_remarks(space, relations, names), *solution.notes),
         "version": __version__,
     }
-    report = Report({**told, **({"columns": names} if names else {}), **solution.report})
+    report = Report({**told, **({"columns": tuple(names)} if names else {}), **solution.report})
     return Metric(solution.kernel, report, rows=rows, solver=configured, rank=rank, seed=seed)
 
 
@@ -232,25 +257,16 @@ def _method_names() -> list[str]:
 
 def _solved(solver: Solver, problem: Problem, plan: Plan) -> Solution:
     try:
-        with _few_threads(problem.space):
+        with _threads(problem.space):
             return solver.solve(problem)
     except Exception as error:
         error.add_note(f"in solver {type(solver).__name__} of method {plan.name!r}{plan.origin}")
         raise
 
 
-def _few_threads(space: Space) -> AbstractContextManager[Any]:
-    """Return the context in which a problem is solved: one thread of BLAS, unless cubic work on all rows awaits.
-
-    Solvers multiply blocks that fit the cache and factors of few columns, where a second thread waits more than it
-    works: on two cores it took kcr on Adult from 7 to 17 CPU seconds, and krca on 200,000 rows from 2.3 to 6.
-    """
-    if space.representation == "exact" and space.n > CUBIC:
-        return nullcontext()
-    import scipy.linalg  # noqa: F401 - brings a BLAS of its own, which the limit must find loaded
-    from threadpoolctl import threadpool_limits
-
-    return threadpool_limits(1, user_api="blas")  # type: ignore[no-any-return]
+def _threads(space: Space) -> AbstractContextManager[None]:
+    """Return the context in which a problem is solved: one thread of BLAS, unless cubic work on all rows awaits."""
+    return nullcontext() if space.representation == "exact" and space.n > CUBIC else cluster.one_thread()
 
 
 @dataclass(frozen=True)

@@ -130,8 +130,14 @@ def certified(told: Mapping[str, Any]) -> str:
         return f"the conditions of an optimum hold {'to rounding' if gap < ROUNDING else f'to {gap:.1g}'}"
     if objective == 0:
         return f"within {gap:.2g} of the optimum"
-    off = gap / abs(objective)
+    off = relative(told)
     return "at the optimum, to rounding" if off < ROUNDING else f"within {in_percent(off)} of the optimum"
+
+
+def relative(told: Mapping[str, Any]) -> float:
+    """Return the gap of a fit relative to its objective; residuals are relative already."""
+    gap, objective = float(told["gap"]), float(told["objective"])
+    return gap if "residual" in told["certificate"] or objective == 0 else gap / abs(objective)
 
 
 def in_percent(off: float) -> str:

@@ -295,12 +295,17 @@ def test_a_limit_is_said_and_the_gap_stays_true(small, loss):
     assert [gap for _, gap in best.trace] == sorted((gap for _, gap in best.trace), reverse=True)
 
 
+def dense_dual(small, squared, B=44.0):
+    """The dual on a graph of four neighbours, with every eigenvector of each eigenproblem."""
+    X, pairs = small
+    L = graph_of(neighbors.graph(neighbors.search(X, 4)[0])).laplacian
+    return Dual(L, signed(pairs, "degree"), 2.0, B, squared, lambda A, k, **_: positive_part(A, None, solver="dense"))
+
+
 @pytest.mark.parametrize("squared", [True, False])
 def test_the_gradient_of_the_dual(small, squared):
-    X, pairs = small
-    relations = signed(pairs, "degree")
-    L = graph_of(neighbors.graph(neighbors.search(X, 4)[0])).laplacian
-    dual = Dual(L, relations, 2.0, 44.0, squared, lambda A, k, **_: positive_part(A, None, solver="dense"))
+    dual = dense_dual(small, squared)
+    relations = dual.pairs
     alpha = 0.2 + np.random.default_rng(0).random(relations.p)
     gradient = dual.look(alpha)
     for p in (0, 7, relations.p - 1):
@@ -317,10 +322,8 @@ def test_the_gradient_of_the_dual(small, squared):
 @pytest.mark.parametrize("q", [3, 30, 44])
 def test_the_model_is_its_definition(small, squared, q):
     """M(α) = P'AP + X'X/c by dense matrices, its gradient by differences; with a full P the model is the dual."""
-    X, pairs = small
-    relations = signed(pairs, "degree")
-    L = graph_of(neighbors.graph(neighbors.search(X, 4)[0])).laplacian
-    dual = Dual(L, relations, 2.0, 44.0, squared, lambda A, k, **_: positive_part(A, None, solver="dense"))
+    dual = dense_dual(small, squared)
+    relations, L = dual.pairs, dual.laplacian
     rng = np.random.default_rng(0)
     center, alpha = 0.2 + rng.random((2, relations.p))
     P = np.linalg.qr(rng.normal(size=(44, q)))[0]
@@ -347,10 +350,8 @@ def test_the_model_is_its_definition(small, squared, q):
 
 @pytest.mark.parametrize("squared", [True, False])
 def test_the_model_touches_the_dual_and_bounds_it_from_above_without_curvature(small, squared):
-    X, pairs = small
-    relations = signed(pairs, "degree")
-    L = graph_of(neighbors.graph(neighbors.search(X, 4)[0])).laplacian
-    dual = Dual(L, relations, 2.0, 44.0, squared, lambda A, k, **_: positive_part(A, None, solver="dense"))
+    dual = dense_dual(small, squared)
+    relations = dual.pairs
     rng = np.random.default_rng(1)
     center = 0.2 + rng.random(relations.p)
     slope, height = dual.look(center), dual.value
@@ -369,10 +370,8 @@ def test_the_model_touches_the_dual_and_bounds_it_from_above_without_curvature(s
 
 @pytest.mark.parametrize("squared", [True, False])
 def test_the_models_maximum_is_short_by_no_more_than_asked(small, squared):
-    X, pairs = small
-    relations = signed(pairs, "degree")
-    L = graph_of(neighbors.graph(neighbors.search(X, 4)[0])).laplacian
-    dual = Dual(L, relations, 2.0, 44.0, squared, lambda A, k, **_: positive_part(A, None, solver="dense"))
+    dual = dense_dual(small, squared)
+    relations = dual.pairs
     center = np.minimum(1.0, 2.0 * relations.w)
     dual.look(center)
     model = Model(dual, center, dual._last.V, 1.0)
@@ -387,19 +386,14 @@ def test_the_models_maximum_is_short_by_no_more_than_asked(small, squared):
 @pytest.mark.parametrize("squared", [True, False])
 def test_few_eigenproblems_are_enough(small, squared):
     """6 for either loss; L-BFGS-B on the dual itself takes 13 and 38."""
-    X, pairs = small
-    L = graph_of(neighbors.graph(neighbors.search(X, 4)[0])).laplacian
-    relations = signed(pairs, "degree")
-    dual = Dual(L, relations, 2.0, 484.0, squared, lambda A, k, **_: positive_part(A, None, solver="dense"))
+    dual = dense_dual(small, squared, B=484.0)
     assert dual.solve(100)
     assert len(dual.trace) <= 10
 
 
 def test_a_kernel_of_any_length_is_made_feasible(small):
-    X, pairs = small
-    relations = signed(pairs, "degree")
-    L = graph_of(neighbors.graph(neighbors.search(X, 4)[0])).laplacian
-    dual = Dual(L, relations, 2.0, 44.0, True, lambda A, k, **_: positive_part(A, None, solver="dense"))
+    dual, pairs = dense_dual(small, True), small[1]
+    relations, L = dual.pairs, dual.laplacian
     dual.look(np.zeros(relations.p))
     K = dual.best[1] * (dual.best[0].V * dual.best[0].w) @ dual.best[0].V.T
     assert dual.upper == pytest.approx(value_of(K, L.toarray(), listed(pairs, "degree"), 2.0, "squared_hinge"))

@@ -25,11 +25,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from metricforge.cluster import one_thread
 
 from .differences import Dense, Differences, smat, svec, upper
 from .program import Program
@@ -116,25 +118,13 @@ def solve(
     step itself, or 4 |J| p² for each of its conjugate gradient steps when p > 44.  Memory: the differences, about
     fifteen vectors of length N, and q² numbers.
     """
-    with _threads().limit(limits=1, user_api="blas"):
+    with one_thread():
         if program.size <= 4 * SAMPLE:
             return _iterate(program, psd, tol, max_iter, step, None)
         part = program.sample(SAMPLE, np.random.default_rng(seed))
         rough = _iterate(part, psd, max(tol, ROUGH), max_iter, step, None)
         _log.info("%d of %d pairs: a gap of %.2g in %d steps", part.size, program.size, rough.gap, rough.n_iter)
         return _iterate(program, psd, tol, max_iter, step, rough)
-
-
-@cache
-def _threads() -> Any:
-    """Return what sets BLAS to one thread: blocks that fit the cache gain nothing from two, which then wait in turns.
-
-    Measured on a busy machine of two cores: two threads take three to seven times the CPU time of one.
-    """
-    import scipy.linalg  # noqa: F401  # its BLAS is another one than NumPy's and must be loaded to be found
-    from threadpoolctl import ThreadpoolController
-
-    return ThreadpoolController()
 
 
 def _iterate(
