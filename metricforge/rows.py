@@ -68,7 +68,8 @@ def float_dtype(X: Any) -> np.dtype[Any]:
 
 def column_names(X: Any) -> tuple[str, ...] | None:
     """Return what a frame calls its columns, where all are called by strings; None for other rows."""
-    names = tuple(X.columns) if hasattr(X, "columns") else ()
+    # of the type: a Delayed has an attribute of any name
+    names = tuple(X.columns) if hasattr(type(X), "columns") else ()
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
