@@ -3,7 +3,7 @@
 PYTHON ?=
 BIN = .venv/bin
 
-.PHONY: help setup demo test docs lint type fix primme browser clean
+.PHONY: help setup demo quick test docs lint type fix primme browser clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -13,6 +13,9 @@ setup: ## make .venv with the project, its development tools and PRIMME
 
 demo: setup ## learn metrics on small data and show what they changed
 	@$(BIN)/python -m metricforge demo
+
+quick: setup ## a part of the tests, in less than a minute
+	$(BIN)/python -m pytest --quick -n 2 --dist loadgroup -q
 
 test: lint type ## all checks: ruff, mypy, pytest
 	$(BIN)/python -m pytest -n 2 --dist loadgroup

@@ -13,61 +13,70 @@ Names are imported when first used: ``import metricforge`` itself costs next to 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from . import names as _names
+
 if TYPE_CHECKING:
-    from . import datasets, eigen, errors, kernels, neighbors, plotting, psd, report, space, tasks, testing
+    from . import datasets, eigen, errors, kernels, neighbors, psd, space, tasks, testing
     from .constraints import Chunklets, Constraint, Labels, Pairs, Triplets
-    from .estimator import MetricLearner
-    from .hookspecs import hookimpl
+    from .estimators.learner import MetricLearner
+    from .files.storage import open_rows
     from .kernels import Kernel
     from .learning import learn
     from .metric import Metric, load
-    from .problem import Method, Problem, Solution, Solver, Status
+    from .pages import plotting, report
+    from .problem import Certificate, Method, Problem, Solution, Solver, Status
     from .registry import methods, plugins, register
-    from .storage import open_rows
+    from .registry.hooks import hookimpl
+    from .shell.command import Command
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "Certificate": "problem",
     "Chunklets": "constraints",
+    "Command": "shell.command",
     "Constraint": "constraints",
     "Kernel": "kernels",
     "Labels": "constraints",
     "Method": "problem",
     "Metric": "metric",
-    "MetricLearner": "estimator",
+    "MetricLearner": "estimators.learner",
     "Pairs": "constraints",
     "Problem": "problem",
     "Solution": "problem",
     "Solver": "problem",
     "Status": "problem",
     "Triplets": "constraints",
-    "hookimpl": "hookspecs",
+    "hookimpl": "registry.hooks",
     "learn": "learning",
     "load": "metric",
     "methods": "registry",
-    "open_rows": "storage",
+    "open_rows": "files.storage",
     "plugins": "registry",
     "register": "registry",
 }
 _MODULES = {
-    "datasets",
-    "eigen",
-    "errors",
-    "kernels",
-    "neighbors",
-    "plotting",
-    "psd",
-    "report",
-    "space",
-    "tasks",
-    "testing",
+    "datasets": "datasets",
+    "eigen": "eigen",
+    "errors": "errors",
+    "kernels": "kernels",
+    "neighbors": "neighbors",
+    "plotting": "pages.plotting",
+    "psd": "psd",
+    "report": "pages.report",
+    "space": "space",
+    "tasks": "tasks",
+    "testing": "testing",
 }
 
 __all__ = [
+    "Certificate",
     "Chunklets",
+    "Command",
     "Constraint",
     "Kernel",
     "Labels",
@@ -102,16 +111,35 @@ __all__ = [
 ]
 
 
+def _registered(kind: str) -> Iterable[_names.Named]:
+    registry: Any = import_module(".registry", __name__).registry
+    found: list[_names.Named] = registry.entries(kind)
+    return found
+
+
+_names.connect(_registered)
+
+
 def __getattr__(name: str) -> Any:
     if name in _HOME:
         value = getattr(import_module(f".{_HOME[name]}", __name__), name)
     elif name in _MODULES:
+        value = import_module(f".{_MODULES[name]}", __name__)
+    elif not name.startswith("_") and name in _names.modules():
         value = import_module(f".{name}", __name__)
     else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return _namespace(name)
     globals()[name] = value
     return value
 
 
+def _namespace(name: str) -> Any:
+    """Return the namespace that a plugin registered under a name."""
+    found = None if name.startswith("_") else {entry.name: entry for entry in _registered("namespace")}.get(name)
+    if found is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return found.load()
+
+
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *(entry.name for entry in _registered("namespace"))])

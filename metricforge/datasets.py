@@ -1,12 +1,14 @@
 """The data sets of the five papers, by name.
 
-Three kinds: *bundled* sets come with scikit-learn, *synthetic* ones are drawn from a seed, *file* sets are read
-from a folder.  The folder is the one named by the environment variable ``METRICFORGE_DATA``, which is only ever
-read; without it, a cache folder of the user, into which a missing set is fetched from its public archive where
-one is known.  Every file is checked: those of ``METRICFORGE_DATA`` against the sha256 of the file, fetched ones
-against the sha256 of the parsed rows and labels, so that a set is the same to the last bit wherever it came from.
+There are three kinds of data sets.  *Bundled* sets come with scikit-learn, *synthetic* sets are generated from a seed,
+and *file* sets are read from a folder: the one that the environment variable ``METRICFORGE_DATA`` names, or else the
+cache folder of the user.  ``METRICFORGE_DATA`` is never written to.  Into the cache folder a missing set is downloaded
+from its public archive, if one is known.
 
-``datasets.json`` beside this file holds the facts: sizes, sums, archives and how their files are written.
+Every file is verified: files of ``METRICFORGE_DATA`` by their sha256, downloads by the sha256 of the parsed rows and
+labels.  A set is therefore the same to the last bit, whatever its source.
+
+``datasets.json``, next to this file, lists sizes, checksums, archives and file formats.
 """
 
 from __future__ import annotations
@@ -29,11 +31,12 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricforge.errors import InputError, UnknownNameError, nearest
+from .checks import nearest, whole_number
+from .errors import InputError, UnknownNameError
 
 _log = logging.getLogger(__name__)
 
-_TIMEOUT = 30.0  # seconds without a byte from the server
+_TIMEOUT = 30.0  # seconds without data from the server
 _MAX_BYTES = 1 << 26  # the largest file, the MNIST images, unpacks to 47 MB
 
 _Floats = NDArray[np.float64]
@@ -47,15 +50,15 @@ class Dataset:
     Attributes
     ----------
     name : str
-        What ``load`` calls it.
+        The name that ``load`` takes.
     X : array (n, d), CSR matrix (n, d) or list of n str
         float64; sparse for Adult, strings for protein sequences.
     y : array (n,) of int64
         0 .. classes - 1; Adult keeps the -1 and +1 of its files.
     description, source : str
-        What the rows are, and where these came from.
+        What the rows are, and where they were read from.
     groups : array (n,) of int64, optional
-        A finer partition than y where there is one: the clusters of ``xor``.
+        A finer partition than y, if there is one: the clusters of ``xor``.
     """
 
     name: str
@@ -71,7 +74,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of ``table()``; `available` means that loading needs no network."""
+    """One entry of ``table()``; ``available`` means that loading needs no network."""
 
     name: str
     n: int
@@ -84,7 +87,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class _Archive:
-    """Where the original files of a set are public, and how they are written."""
+    """Public addresses of the original files of a set, and their format."""
 
     urls: Sequence[str]
     format: str
@@ -94,7 +97,7 @@ class _Archive:
 
 @dataclass(frozen=True)
 class _Facts:
-    """What is known about a set before it is read; d is None for sequences."""
+    """The entry of a set in ``datasets.json``; d is None for sequences."""
 
     kind: str
     n: int
@@ -104,7 +107,7 @@ class _Facts:
     format: str = ""
     files: Mapping[str, str] = field(default_factory=dict)  # name -> sha256
     content: str = ""  # sha256 of the parsed rows and labels
-    in_row_order: bool = False  # public copies differ in the order of the rows: sort them
+    in_row_order: bool = False  # sort the rows: their order differs between public copies
     archive: _Archive | None = None
 
 
@@ -118,12 +121,12 @@ def _facts() -> dict[str, _Facts]:
 
 
 def names() -> list[str]:
-    """Return the names that ``load`` knows."""
+    """Return the names that ``load`` takes."""
     return list(_facts())
 
 
 def table() -> list[Entry]:
-    """Return size, kind and availability of every set, reading no data."""
+    """Return size, kind and availability of every set, without reading data."""
     return [
         Entry(name, f.n, f.d, f.classes, f.kind, _available(name, f), f.description) for name, f in _facts().items()
     ]
@@ -132,20 +135,20 @@ def table() -> list[Entry]:
 def load(name: str, *, seed: int = 0) -> Dataset:
     """Return a data set by its name.
 
-    A file set that is in neither folder is fetched from its public archive into the cache folder, unless
-    ``METRICFORGE_DATA`` is set: then nothing is fetched and nothing is written.
+    A file set that is not in the cache folder is downloaded from its public archive.  If ``METRICFORGE_DATA`` is set,
+    nothing is downloaded and nothing is written.
 
     Parameters
     ----------
     name : str
         One of ``names()``.
     seed : int
-        For the synthetic sets; the others are always the same.
+        Seed of the synthetic sets; the others do not depend on it.
 
     Notes
     -----
-    Time and memory are those of one pass over the file: below half a second, for USPS and MNIST one to three.
-    The largest, ``mnist``, is 376 MB as float64.
+    Time is that of one pass over the file: less than half a second, one to three seconds for USPS and MNIST.  The
+    largest set, ``mnist``, takes 376 MB as float64.
     """
     if not isinstance(name, str) or name not in _facts():
         raise UnknownNameError(f"unknown data set {name!r}: {nearest(str(name), _facts())}")
@@ -161,12 +164,12 @@ def folder() -> Path:
     if given := os.environ.get("METRICFORGE_DATA"):
         return Path(given).expanduser()
     cache_home = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    if not cache_home.is_absolute():  # unset, or to be ignored by the XDG specification
+    if not cache_home.is_absolute():  # unset; the XDG specification ignores relative paths
         cache_home = Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
     return cache_home / "metricforge"
 
 
-# --- drawn from a seed ------------------------------------------------------------------------------------------
+# --- synthetic ---------------------------------------------------------------------------------------------------
 
 
 def _generated(name: str, X: _Floats, y: _Labels, seed: int, groups: _Labels | None = None) -> Dataset:
@@ -174,14 +177,12 @@ def _generated(name: str, X: _Floats, y: _Labels, seed: int, groups: _Labels | N
 
 
 def _repeat(n_each: int, parts: int, argument: str) -> _Labels:
-    """Return 0, .., 0, 1, .., 1, ..: n_each of every part."""
-    if n_each < 1:
-        raise InputError(f"{argument} must be at least 1, got {n_each}")
-    return np.repeat(np.arange(parts), n_each)
+    """Return the labels 0, .., 0, 1, .., 1, ..: n_each of each."""
+    return np.repeat(np.arange(parts), whole_number(n_each, argument))
 
 
 def toy(n_per_class: int = 50, *, seed: int = 0) -> Dataset:
-    """Draw one relevant feature, N(3, 1) against N(-3, 1), and ten irrelevant ones, each N(0, 25).
+    """Generate one relevant feature, N(3, 1) or N(-3, 1) by class, and ten irrelevant ones, each N(0, 25).
 
     References
     ----------
@@ -195,14 +196,15 @@ def toy(n_per_class: int = 50, *, seed: int = 0) -> Dataset:
 
 
 def xor(n_per_cluster: int = 30, *, seed: int = 0) -> Dataset:
-    """Draw four round clusters on the corners of a square, opposite corners in one class.
+    """Generate four round clusters on the corners of a square; opposite corners form a class.
 
-    No linear map separates the classes, so linear RCA cannot; a Gaussian kernel does.  ``groups`` are the clusters.
+    No linear map separates the classes, so linear RCA fails; a Gaussian kernel separates them.  ``groups`` are the
+    clusters.
 
     References
     ----------
-    Kernel relevant component analysis, Fig. 1 and Section IV-A: four clusters of thirty.  Centres (+-1, +-1) and
-    standard deviation 1/4 are ours.
+    Kernel relevant component analysis, Fig. 1 and Section IV-A: four clusters of thirty.  The paper does not give the
+    centres and the standard deviation; here they are (+-1, +-1) and 1/4.
     """
     rng = np.random.default_rng(seed)
     corner = _repeat(n_per_cluster, 4, "n_per_cluster")
@@ -212,27 +214,27 @@ def xor(n_per_cluster: int = 30, *, seed: int = 0) -> Dataset:
 
 
 def chessboard(n_per_class: int = 50, *, seed: int = 0) -> Dataset:
-    """Draw points evenly on the fields of a 4 by 4 board; black and white are the classes.
+    """Generate points uniformly on the fields of a 4 by 4 board; black and white are the classes.
 
     References
     ----------
-    SimpleNPKL, Table 1, gives the size only: 100 rows, 2 features, 2 classes.  The board is ours.
+    SimpleNPKL, Table 1, which gives only the size: 100 rows, 2 features, 2 classes.
     """
     rng = np.random.default_rng(seed)
     y = _repeat(n_per_class, 2, "n_per_class")
-    row, half = np.divmod(np.arange(len(y)) % n_per_class % 8, 2)  # eight fields of a colour, filled in turn
+    row, half = np.divmod(np.arange(len(y)) % n_per_class % 8, 2)  # the eight fields of a colour in turn
     column = 2 * half + (row + y) % 2
     X = np.column_stack([row, column]) + rng.uniform(size=(len(y), 2))
     return _generated("chessboard", X, y, seed)
 
 
 def double_spiral(n_per_class: int = 50, *, seed: int = 0) -> Dataset:
-    """Draw two spirals wound around each other, rising together: the height does not tell them apart.
+    """Generate two interleaved spirals in space; the third feature, the height, does not separate them.
 
     References
     ----------
-    SimpleNPKL, Table 1, gives the size only: 100 rows, 3 features, 2 classes.  The curve is ours: one and a half
-    turns, with the angle as radius and height, and noise of standard deviation 0.1.
+    SimpleNPKL, Table 1, which gives only the size: 100 rows, 3 features, 2 classes.  The curve here has one and a half
+    turns, the angle as radius and height, and noise of standard deviation 0.1.
     """
     rng = np.random.default_rng(seed)
     y = _repeat(n_per_class, 2, "n_per_class")
@@ -244,11 +246,11 @@ def double_spiral(n_per_class: int = 50, *, seed: int = 0) -> Dataset:
 
 
 def three_gaussians(n_per_class: int = 50, *, seed: int = 0) -> Dataset:
-    """Draw three overlapping Gaussian classes in the plane, each with its own mean and covariance.
+    """Generate three overlapping Gaussian classes in the plane, each with its own mean and covariance.
 
     References
     ----------
-    Metric embedding for kernel classification rules, Fig. 1, which prints no numbers: these are ours.
+    Metric embedding for kernel classification rules, Fig. 1, which gives no means and covariances.
     """
     rng = np.random.default_rng(seed)
     y = _repeat(n_per_class, 3, "n_per_class")
@@ -264,7 +266,7 @@ _SYNTHETIC: dict[str, Callable[..., Dataset]] = {
 }
 
 
-# --- bundled, or read from files --------------------------------------------------------------------------------
+# --- bundled, and read from files -------------------------------------------------------------------------------
 
 
 def _bundled(name: str) -> tuple[_Floats, _Labels, str]:
@@ -292,34 +294,35 @@ def _from_files(name: str, facts: _Facts) -> tuple[Any, _Labels, str]:
         return *_parsed(facts, facts.format, texts, {}), ", ".join(facts.files)
     archive = facts.archive
     if os.environ.get("METRICFORGE_DATA"):
-        unset = ", or unset METRICFORGE_DATA to have the set fetched" if archive else ""
+        unset = ", or unset METRICFORGE_DATA to download the set" if archive else ""
         raise InputError(
             f"data set {name!r}: {', '.join(missing)} not found in {place}, the folder that METRICFORGE_DATA"
-            f" names; put the file there{unset}"
+            f" names; copy the file there{unset}"
         )
     if archive is None:
         raise InputError(
-            f"data set {name!r} cannot be fetched, no public archive of it is known: put {', '.join(missing)}"
-            f" into a folder and name that folder in METRICFORGE_DATA"
+            f"data set {name!r} cannot be downloaded, because it has no known public archive; copy"
+            f" {', '.join(missing)} to a folder and set METRICFORGE_DATA to that folder"
         )
-    kept = place / name
-    X, y = _reread(name, facts, archive, kept) if kept.is_dir() else _fetched(name, facts, archive, kept)
+    cached = place / name
+    X, y = _from_cache(name, facts, archive, cached) if cached.is_dir() else _fetched(name, facts, archive, cached)
     return X, y, ", ".join(archive.urls)
 
 
 def _verified(path: Path, expected: str) -> list[bytes]:
+    """Return the texts of a file, or raise if its sha256 is not the expected one."""
     raw = path.read_bytes()
     found = hashlib.sha256(raw).hexdigest()
     if found != expected:
         raise InputError(
             f"{path} has sha256 {found} instead of {expected}: it is damaged or another version;"
-            f" replace it by a fresh copy"
+            f" replace it with a fresh copy"
         )
     return _unpacked(raw)
 
 
 def _unpacked(raw: bytes, members: Sequence[str] = ()) -> list[bytes]:
-    """Return the members of a zip file, or the one text of a gzip or plain file."""
+    """Return the members of a zip file, or the single text of a gzip or plain file."""
     if members:
         with zipfile.ZipFile(io.BytesIO(raw)) as packed:
             return [_bounded(packed.open(member)) for member in members]
@@ -348,7 +351,7 @@ def _in_row_order(X: Any, y: _Labels) -> tuple[Any, _Labels]:
 
 
 def _content_sum(X: Any, y: _Labels) -> str:
-    """Return the sha256 of rows and labels, whatever file they came from."""
+    """Return the sha256 of rows and labels, independent of the file format."""
     if isinstance(X, list):
         parts: list[Any] = ["\n".join(X).encode()]
     elif isinstance(X, np.ndarray):
@@ -365,7 +368,7 @@ def _content_sum(X: Any, y: _Labels) -> str:
 
 
 def _download(url: str, path: Path) -> None:
-    """Write what `url` serves to `path`, whole or not at all."""
+    """Download ``url`` to ``path``; a failed download leaves no file."""
     import http.client
     import urllib.request
 
@@ -376,27 +379,27 @@ def _download(url: str, path: Path) -> None:
             while block := answer.read(1 << 16):
                 size += len(block)
                 if size > _MAX_BYTES:
-                    raise OSError(f"it is larger than {_MAX_BYTES} bytes")
+                    raise OSError(f"the file is larger than {_MAX_BYTES} bytes")
                 out.write(block)
             promised = answer.headers.get("Content-Length")
-        # http.client ends a short body read in blocks without an error.
+        # http.client does not report a body that ends early if it is read in blocks.
         if promised is not None and promised.strip() != str(size):
             raise OSError(f"the connection ended after {size} of {promised} bytes")
         part.replace(path)
     except (OSError, http.client.HTTPException) as error:
         raise InputError(
-            f"cannot fetch {url} ({error}); try again later, or name a folder that holds the data files in"
-            f" METRICFORGE_DATA"
+            f"cannot download {url} ({error}); try again later, or set METRICFORGE_DATA to a folder that contains the"
+            f" data files"
         ) from error
     finally:
         part.unlink(missing_ok=True)
 
 
-def _fetched(name: str, facts: _Facts, archive: _Archive, kept: Path) -> tuple[Any, _Labels]:
-    """Fetch the originals into the folder `kept`, if they hold what they should."""
+def _fetched(name: str, facts: _Facts, archive: _Archive, cached: Path) -> tuple[Any, _Labels]:
+    """Download the original files, verify them, and move them to the folder ``cached``."""
     try:
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=kept.parent) as staging:
+        cached.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{name}-", dir=cached.parent) as staging:
             fresh = Path(staging) / "originals"
             fresh.mkdir()
             for url in archive.urls:
@@ -406,43 +409,43 @@ def _fetched(name: str, facts: _Facts, archive: _Archive, kept: Path) -> tuple[A
                 facts,
                 archive,
                 fresh,
-                f"data set {name!r}: {', '.join(archive.urls)} served other content than expected (%s) and nothing was"
-                f" kept; put {', '.join(facts.files)} into a folder and name that folder in METRICFORGE_DATA",
+                f"data set {name!r}: {', '.join(archive.urls)} served other content than expected (%s), which was"
+                f" discarded; copy {', '.join(facts.files)} to a folder and set METRICFORGE_DATA to that folder",
             )
             try:
-                fresh.replace(kept)
+                fresh.replace(cached)
             except OSError:
-                if not kept.is_dir():  # otherwise another process was first, with the same content
+                if not cached.is_dir():  # otherwise another process was faster, with the same content
                     raise
             return X, y
     except OSError as error:
         raise InputError(
-            f"cannot keep data set {name!r} in {kept.parent} ({error}); name a folder that can be written to in"
-            f" XDG_CACHE_HOME, or one that holds the data files in METRICFORGE_DATA"
+            f"cannot store data set {name!r} in {cached.parent} ({error}); set XDG_CACHE_HOME to a writable folder, or"
+            f" METRICFORGE_DATA to one that contains the data files"
         ) from error
 
 
-def _reread(name: str, facts: _Facts, archive: _Archive, kept: Path) -> tuple[Any, _Labels]:
+def _from_cache(name: str, facts: _Facts, archive: _Archive, cached: Path) -> tuple[Any, _Labels]:
     return _originals(
         facts,
         archive,
-        kept,
-        f"data set {name!r}: the copy in {kept} is damaged (%s); delete that folder and load again to fetch it anew",
+        cached,
+        f"data set {name!r}: the copy in {cached} is damaged (%s); delete that folder and load the set again",
     )
 
 
-def _originals(facts: _Facts, archive: _Archive, place: Path, complaint: str) -> tuple[Any, _Labels]:
-    """Parse and check the original files; `complaint` has room for what is wrong with them."""
+def _originals(facts: _Facts, archive: _Archive, place: Path, message: str) -> tuple[Any, _Labels]:
+    """Parse and verify the original files; ``message`` is the error, with a %s for the reason."""
     try:
         texts = [
             text for url in archive.urls for text in _unpacked((place / _file_name(url)).read_bytes(), archive.members)
         ]
         X, y = _parsed(facts, archive.format, texts, archive.options)
-    except Exception as error:  # whatever a foreign file makes a parser raise
-        raise InputError(complaint % f"{type(error).__name__}: {error}") from error
+    except Exception as error:  # a damaged file can make a parser raise anything
+        raise InputError(message % f"{type(error).__name__}: {error}") from error
     found = _content_sum(X, y)
     if found != facts.content:
-        raise InputError(complaint % f"content sha256 {found} instead of {facts.content}")
+        raise InputError(message % f"content sha256 {found} instead of {facts.content}")
     return X, y
 
 
@@ -450,7 +453,7 @@ def _file_name(url: str) -> str:
     return url.rpartition("/")[2]
 
 
-# --- the formats ------------------------------------------------------------------------------------------------
+# --- file formats -----------------------------------------------------------------------------------------------
 
 
 def _delimited(
@@ -466,8 +469,20 @@ def _delimited(
 ) -> tuple[_Floats, _Labels]:
     """Parse one row per line: d features, a label, and columns to drop.
 
-    `delimiter` None is white space, `skip` counts heading lines per text, `classes` lists the label names in the
-    order of their codes (None: the labels are the codes), and lines that hold the marker `missing` are left out.
+    Parameters
+    ----------
+    delimiter : str or None
+        None is white space.
+    skip : int
+        Header lines of each text.
+    label : int
+        Column of the label.
+    classes : sequence of str, optional
+        Label names in the order of their codes; by default the labels are the codes.
+    drop : sequence of int
+        Columns to drop.
+    missing : str, optional
+        Marker of missing values; lines that contain it are dropped.
     """
     width = d + 1 + len(drop)
     label %= width
@@ -483,7 +498,7 @@ def _delimited(
         converters=None if classes is None else {label: lambda name: float(classes.index(name.strip()))},
         ndmin=2,
     )
-    return rows[:, :-1] + 0.0, rows[:, -1].astype(np.int64)  # + 0.0: one zero, not -0 and 0
+    return rows[:, :-1] + 0.0, rows[:, -1].astype(np.int64)  # + 0.0 turns -0 into 0
 
 
 def _csv(texts: Sequence[bytes], d: int) -> tuple[_Floats, _Labels]:
@@ -491,7 +506,7 @@ def _csv(texts: Sequence[bytes], d: int) -> tuple[_Floats, _Labels]:
 
 
 def _csv_relabelled(texts: Sequence[bytes], d: int) -> tuple[_Floats, _Labels]:
-    """Parse rows whose labels are the last column of a second file: sample name, other label, label."""
+    """Parse rows, and their labels from the last of three columns of a second file."""
     rows, labels = texts
     return _csv([rows], d)[0], _delimited([labels], 1, skip=1, drop=[0])[1]
 
@@ -512,7 +527,7 @@ def _fasta(texts: Sequence[bytes], d: None) -> tuple[list[str], _Labels]:
 
 
 def _idx(texts: Sequence[bytes], d: int) -> tuple[_Floats, _Labels]:
-    """Parse images and labels as bytes, each after its magic number and its big-endian shape."""
+    """Parse images and labels of unsigned bytes, each after a magic number and a big-endian shape."""
 
     def array(text: bytes) -> NDArray[np.uint8]:
         if text[:3] != b"\0\0\x08":

@@ -1,14 +1,12 @@
-"""Every error the library raises on purpose, and the sentence each must carry.
+"""The exceptions of the library.
 
-Bad input is an ``InputError`` (a ``ValueError``): its message names the argument, what was wrong, where, and the
-repair.  The other classes exist because a caller handles them differently.
+Bad input is an ``InputError`` (a ``ValueError``): its message names the argument, what is wrong, where, and the repair.
+The other classes exist because a caller handles them differently.
 """
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Iterable
-from difflib import get_close_matches
+from importlib import import_module
 from typing import Any
 
 
@@ -56,29 +54,8 @@ class ConvergenceWarning(UserWarning):
     """A solver stopped at a limit; its certificate says how far from the optimum."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the tail of an "unknown name" message: the nearest known name, or all of them."""
-    names = sorted(known)
-    close = get_close_matches(name, names, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean {close[0]!r}? Known: {', '.join(names)}"
-    return f"known: {', '.join(names) or 'none'}"
-
-
-def whole_number(value: Any, name: str, least: int = 1) -> int:
-    """Return ``value`` as an int of at least ``least``, or raise naming the argument."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = least - 1
-    if isinstance(value, bool) or number < least:
-        raise InputError(f"{name} must be a whole number of at least {least}, got {value!r}")
-    return number
-
-
-def first_rows(rows: Iterable[int], limit: int = 5) -> str:
-    """Return ``'rows 3, 8, 11, ...'``: where the trouble is, without printing a million numbers."""
-    shown = [int(r) for _, r in zip(range(limit + 1), rows, strict=False)]
-    word = "row" if len(shown) == 1 else "rows"
-    tail = ", ..." if len(shown) > limit else ""
-    return f"{word} {', '.join(map(str, shown[:limit]))}{tail}"
+def __getattr__(name: str) -> Any:
+    # these were defined here before they moved to `metricforge.checks`
+    if name in ("first_rows", "nearest", "whole_number"):
+        return getattr(import_module(".checks", __package__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,36 +1,33 @@
-"""learn(): the join of rows, hints, kernel and solver."""
+"""learn(): resolve names, prepare the problem, solve it, and conclude with a Metric and its report."""
 
 from __future__ import annotations
 
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from . import __version__, cluster
+from . import __version__, join
 from . import rows as _rows
-from .constraints import Constraint, Labels, Pairs
-from .errors import InputError, UnknownNameError, first_rows, nearest, whole_number
+from .checks import first_rows, nearest, whole_number
+from .constraints import Constraint, Distances
+from .errors import InputError, UnknownNameError
+from .join import Relations, as_constraint
 from .kernels import Kernel
 from .metric import Metric, Report
 from .problem import Method, Problem, Solution, Solver
-from .progress import Event
 from .registry import registry
-from .space import Space, represent
+from .registry.notation import read_kernel
+from .space import Space
 
-CUBIC = 1000
-"""Rows beyond which factors of their full Gram matrix take most of the time, and BLAS may use all its threads."""
-AUTO = {
-    "labels": ("kcr", "krca"),
-    "pairs": ("idealized", "krca"),
-    "chunklets": ("krca",),
-    "triplets": ("lpdesign", "krca"),
-}
-"""What ``method="auto"`` takes for each kind of hint, the first that is installed; ``euclidean`` where none is."""
+Array = NDArray[Any]
+
+WIDE = 30
+"""How many times as wide as the median column one must spread for a note."""
 
 
 def learn(
@@ -39,32 +36,34 @@ def learn(
     *,
     method: str = "auto",
     kernel: Kernel | Metric | str | None = None,
-    solver: Solver | None = None,
+    solver: Solver | str | None = None,
     rank: str | int = "auto",
     seed: int = 0,
     **options: Any,
 ) -> Metric:
-    """Learn a metric on the rows of X from hints about their likeness.
+    """Learn a metric on the rows of X from side information about their similarity.
 
     Parameters
     ----------
     X : rows
         A dense or CSR array, a pandas or polars frame, a list, a dask array; strings for kernels on strings.  A dask
-        array is learned from chunk by chunk, on the active ``distributed.Client`` where there is one; with a client,
-        rows in memory are sent to its workers.
-    constraints : Labels, Pairs, Chunklets or Triplets
-        Over the rows of X.  A bare 1-d array means Labels.  Kinds that the method cannot use are converted, and the
-        report says so.
+        array is processed chunk by chunk, on the active ``distributed.Client`` if there is one; with a client, rows in
+        memory are sent to its workers.
+    constraints : Constraint, or 1-d array of labels
+        Over the rows of X: Labels, Pairs, Chunklets, Triplets, or a kind that a plugin registers.  A kind that the
+        method cannot use is converted, and ``report.converted`` says how.
     method : str
-        A registered method (see ``mf.methods()``); "auto" chooses by the kind of hint.
-    kernel : Kernel, Metric or name, optional
-        What to start from; default: the method's own.  A learned metric can be the start of the next fit.
-    solver : Solver, optional
-        A configured solver in place of the method's.
+        A registered method (see ``mf.methods()``).  "auto" takes the first method that declares itself for this kind
+        of constraint, or for the nearest kind to which it can be converted; a note in the report says so.
+    kernel : Kernel, Metric or str, optional
+        The kernel to start from; default: the method's own.  A str names a kernel, with parameters where it has them:
+        "rbf", "rbf(gamma=0.5)", "standardized(rbf)".  A learned metric can be the start of the next fit.
+    solver : Solver or name, optional
+        A configured solver, or the name of a registered one, in place of the method's.
     rank : "auto", "exact" or int
         How the kernel is represented: see `metricforge.space.represent`.
     seed : int
-        Same seed, same answer.
+        The same seed gives the same answer.
     **options
         Options of the solver, for instance ``nu=0.3``.
 
@@ -95,83 +94,112 @@ def learn_named(
     rank: str | int,
     seed: int,
     options: Mapping[str, Any],
-    solver: Solver | None = None,
+    solver: Solver | str | None = None,
 ) -> Metric:
-    """Learn as `learn` does, on rows whose columns have these names; the report keeps them."""
-    plan = make_plan(method, kernel, solver, constraints)
-    configured = with_options(plan.solver, options, plan.name)
+    """Learn as `learn` does, on rows whose columns have these names, which ``metric.columns`` keeps."""
+    columns = () if names is None else tuple(map(str, names))
+    plan = resolve(method, kernel, solver, constraints, options)
     seed = whole_number(seed, "seed", least=0)
-
     rows = plan.kernel.check(X, "X")
-    relations = as_constraint(constraints, "constraints")
-    relations.check(_rows.count(rows))
-    if relations.size == 0:
-        lost = f" ({relations.dropped} were dropped by slicing)" if relations.dropped else ""
-        raise InputError(f"constraints holds no relation over these {relations.n} rows{lost}; give at least one")
-    usable, converted = registry.convert(relations, configured.accepts, seed=seed)
-    task = f"{plan.name} on {_rows.count(rows)} rows"
+    n = _rows.count(rows)
+    relations = join.relations(constraints, n, plan.solver.accepts, seed=seed)
     started = time.perf_counter()
-    registry.step(Event(task))
-    try:
-        with cluster.watched(_Tasks(task)):
-            at_work = _rows.spread(rows) if plan.kernel.takes != "gram" else rows
-            space = represent(plan.kernel.resolve(at_work, seed=seed), at_work, rank, seed=seed)
-            _check_scale(space)
-            solution = _solved(configured, Problem(space, usable, seed, _Steps(task)), plan)
-    finally:
-        registry.step(Event(task, done=True))
+    with join.progress(f"{plan.name} on {n} rows") as step:
+        spread = _spread(rows, plan.kernel)
+        space = join.make_space(plan.kernel, rows, plan.rank(rank), seed=seed)
+        with join.solving(plan.solver, space.representation, n, plan.name):
+            solution = plan.solver.solve(Problem(space, relations.usable, seed, step))
     seconds = time.perf_counter() - started
-
-    told = {
-        "method": plan.name,
-        "kernel": _in_short(space.kernel),
-        "solver": repr(configured),
-        **_outcome(solution),
-        "n": space.n,
-        "representation": space.representation,
-        "rank": space.rank,
-        "seconds": seconds,
-        "peak_memory": peak_memory(),
-        "relations": usable.size,
-        "converted": converted,
-        "dropped": usable.dropped,
-        "seed": seed,
-        "notes": (*plan.notes, *_remarks(space, relations, names), *solution.notes),
-        "version": __version__,
-    }
-    report = Report({**told, **({"columns": tuple(names)} if names else {}), **solution.report})
-    return Metric(solution.kernel, report, rows=rows, solver=configured, rank=rank, seed=seed)
+    notes = (*plan.notes, *_remarks(plan, space, relations.given, spread, columns), *solution.notes)
+    return Metric(
+        solution.kernel,
+        _report(plan, space, relations, solution, notes, columns, seconds=seconds, seed=seed),
+        rows=rows,
+        solver=plan.solver,
+        rank=rank,
+        seed=seed,
+        start=space.kernel,
+        columns=columns,
+    )
 
 
-# ------------------------------------------------------------------------------------------------------- before the fit
+# -------------------------------------------------------------------------------------------------------------- resolve
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Names resolved to objects."""
+    """Names resolved to objects.
+
+    Attributes
+    ----------
+    name : str
+        The method.
+    method : Method
+    kernel : Kernel
+        The kernel to start from, not yet resolved on rows.
+    solver : Solver
+        With the options of the call.
+    notes : tuple of str
+        What the user should know about the choice.
+    """
 
     name: str
+    method: Method
     kernel: Kernel
     solver: Solver
-    origin: str = ""
     notes: tuple[str, ...] = ()
 
+    def rank(self, requested: str | int) -> str | int:
+        """Return the rank that a fit uses: for "auto" the method's own, if it declares one."""
+        automatic = isinstance(requested, str) and requested == "auto"
+        return self.method.rank if automatic and self.method.rank is not None else requested
 
-def make_plan(method: str, kernel: Any, solver: Solver | None, constraints: Any) -> Plan:
-    """Resolve method, kernel and solver to objects."""
+
+def resolve(
+    method: str,
+    kernel: Kernel | Metric | str | None,
+    solver: Solver | str | None,
+    constraints: Any,
+    options: Mapping[str, Any] | None = None,
+) -> Plan:
+    """Resolve method, kernel and solver to objects; the constraints decide what "auto" means."""
     if not isinstance(method, str):
         raise InputError(f"method must be the name of a method, got {method!r}; {nearest('', _method_names())}")
-    if solver is not None and not isinstance(solver, Solver):
-        raise InputError(f"solver must be a Solver instance or None, got {solver!r}")
+    solver = None if solver is None else find_solver(solver)
     notes: tuple[str, ...] = ()
     if method == "auto":
-        method, notes = _choose(as_constraint(constraints, "constraints"), solver)
-    triple = find_method(method)
-    if solver is not None and type(solver) is not type(triple.solver):
-        notes = (*notes, f"{type(solver).__name__} was asked to solve in place of {method}'s own solver")
-    chosen = find_kernel(kernel) if kernel is not None else triple.kernel
-    entry = registry.entry("method", method)
-    return Plan(method, chosen, solver or triple.solver, f" (plugin {entry.plugin!r})", notes)
+        own = None if solver is None else method_of(solver)
+        method, notes = (own, ()) if own is not None else choose(as_constraint(constraints))
+    found = find_method(method)
+    if solver is not None and type(solver) is not type(found.solver):
+        notes = (*notes, f"{type(solver).__name__} solves in place of the solver of method {method!r}")
+    chosen = find_kernel(kernel) if kernel is not None else found.kernel
+    return Plan(method, found, chosen, with_options(solver or found.solver, options or {}, method), notes)
+
+
+def choose(constraint: Constraint) -> tuple[str, tuple[str, ...]]:
+    """Return the method that "auto" stands for, and notes on the choice.
+
+    It is the first in the declared order among the methods for this kind of constraint.  If there is none, it is the
+    first among those for the kind that the fewest conversions lead to.
+    """
+    declared, failed = declared_methods()
+    ranked = sorted(
+        (len(path), method.order, name)
+        for name, method in declared.items()
+        if method.order is not None and (path := registry.path(type(constraint), (method.constraint,))) is not None
+    )
+    kind = type(constraint).__name__
+    if not ranked:
+        raise InputError(
+            f"method='auto' finds no method for {kind}: none declares itself for this kind, or for one that it can be "
+            f"converted to{''.join(f'; {reason}' for reason in failed)}; name a method that accepts {kind}"
+        )
+    steps, _, name = ranked[0]
+    if steps == 0:
+        return name, ()
+    wanted = declared[name].constraint.__name__
+    return name, (f"no method declares itself for {kind}: {name!r}, which is for {wanted}, was chosen", *failed)
 
 
 def find_method(name: str) -> Method:
@@ -182,8 +210,26 @@ def find_method(name: str) -> Method:
     return found
 
 
+def method_of(solver: Solver) -> str | None:
+    """Return the method with this type of solver, or None if no method uses it."""
+    return next((name for name, method in declared_methods()[0].items() if type(method.solver) is type(solver)), None)
+
+
+def find_solver(solver: Any) -> Solver:
+    """Return the solver that the user means: an instance, or a registered name, which stands for its defaults."""
+    if isinstance(solver, Solver):
+        return solver
+    if not isinstance(solver, str):
+        raise InputError(f"solver must be a Solver instance, the name of a solver or None, got {solver!r}")
+    made = registry.get("solver", solver)
+    try:
+        return made() if isinstance(made, type) else made  # type: ignore[no-any-return]
+    except TypeError as error:
+        raise InputError(f"solver={solver!r} needs parameters ({error}); give an instance instead") from None
+
+
 def find_kernel(kernel: Any) -> Kernel:
-    """Return the kernel that a user meant: an instance, a registered name, or a learned metric."""
+    """Return the kernel of an argument: an instance, a text such as "rbf(gamma=0.5)", or a learned metric."""
     if isinstance(kernel, Metric):
         return kernel.kernel
     if isinstance(kernel, Kernel):
@@ -191,36 +237,11 @@ def find_kernel(kernel: Any) -> Kernel:
     if not isinstance(kernel, str):
         example = f"{kernel.__name__}()" if isinstance(kernel, type) else "mf.kernels.RBF()"
         raise InputError(f"kernel must be a Kernel, a Metric or a name, got {kernel!r}; write for instance {example}")
-    made = registry.get("kernel", kernel)
-    try:
-        return made() if isinstance(made, type) else made  # type: ignore[no-any-return]
-    except TypeError as error:
-        raise InputError(f"kernel={kernel!r} needs parameters ({error}); give an instance instead") from None
-
-
-def as_constraint(value: Any, name: str) -> Constraint:
-    """Return a Constraint; a bare 1-d array means Labels."""
-    if isinstance(value, Constraint):
-        return value
-    if value is None:
-        raise InputError(
-            f"{name} is missing: give labels y, or mf.Pairs, mf.Chunklets or mf.Triplets over the rows of X"
-        )
-    try:
-        shape = np.shape(value) if not hasattr(value, "shape") else value.shape
-    except ValueError:
-        raise InputError(f"{name} must be labels (1-d) or a constraint, got lists of unequal lengths") from None
-    if len(shape) == 1 or (len(shape) == 2 and shape[1] == 1):
-        return Labels(value)
-    wrap = {2: "mf.Pairs(similar=..., n=len(X))", 3: "mf.Triplets(..., n=len(X))"}.get(shape[-1] if shape else 0)
-    raise InputError(
-        f"{name} must be labels (1-d) or a constraint, got an array of shape {tuple(shape)}; "
-        f"wrap row numbers as {wrap or 'mf.Pairs or mf.Triplets'}"
-    )
+    return read_kernel(kernel)
 
 
 def with_options(solver: Solver, options: Mapping[str, Any], method: str) -> Solver:
-    """Return the solver with the given options set; unknown ones are an error that names the nearest."""
+    """Return the solver with the given options set; an unknown one is an error that names the nearest."""
     if not options:
         return solver
     known = [f.name for f in fields(solver) if f.init]  # type: ignore[arg-type]
@@ -230,119 +251,129 @@ def with_options(solver: Solver, options: Mapping[str, Any], method: str) -> Sol
     return replace(solver, **options)  # type: ignore[type-var]
 
 
-def method_of(solver: Solver) -> str | None:
-    """Return the method that a solver belongs to, or None for a solver of nobody's."""
-    names = (name for name in _method_names() if type(find_method(name).solver) is type(solver))
-    return next(names, None)
-
-
-def _choose(constraint: Constraint, solver: Solver | None) -> tuple[str, tuple[str, ...]]:
-    own = method_of(solver) if solver is not None else None
-    if own is not None:
-        return own, ()
-    entry = registry.entry_of("constraint", type(constraint))
-    wanted = AUTO.get(entry.name if entry else "", ())
-    taken = next((name for name in wanted if name in _method_names()), "euclidean")
-    if not wanted or taken == wanted[0]:
-        return taken, ()
-    return taken, (f"method {wanted[0]!r} is not installed: {taken!r} was taken instead",)
+def declared_methods() -> tuple[dict[str, Method], tuple[str, ...]]:
+    """Return the methods that can be loaded, by name, and why others cannot."""
+    found, failed = {}, []
+    for entry in registry.entries("method"):
+        try:
+            found[entry.name] = find_method(entry.name)
+        except Exception as error:  # one broken plugin must not stop the others
+            failed.append(f"method {entry.name!r} cannot be loaded: {' '.join(str(error).split())}")
+    return found, tuple(failed)
 
 
 def _method_names() -> list[str]:
     return [e.name for e in registry.entries("method")]
 
 
-# ----------------------------------------------------------------------------------------------------- during and after
+# ------------------------------------------------------------------------------------------------------------- conclude
 
 
-def _solved(solver: Solver, problem: Problem, plan: Plan) -> Solution:
-    try:
-        with _threads(problem.space):
-            return solver.solve(problem)
-    except Exception as error:
-        error.add_note(f"in solver {type(solver).__name__} of method {plan.name!r}{plan.origin}")
-        raise
-
-
-def _threads(space: Space) -> AbstractContextManager[None]:
-    """Return the context in which a problem is solved: one thread of BLAS, unless cubic work on all rows awaits."""
-    return nullcontext() if space.representation == "exact" and space.n > CUBIC else cluster.one_thread()
-
-
-@dataclass(frozen=True)
-class _Tasks:
-    """What is told of dask tasks: how many of those sent off are done."""
-
-    task: str
-
-    def __call__(self, finished: int, total: int) -> None:
-        registry.step(Event(self.task, finished, total, info={"tasks": total}))
-
-
-@dataclass(frozen=True)
-class _Steps:
-    """What a solver calls once an iteration."""
-
-    task: str
-
-    def __call__(self, step: int, total: int | None = None, **info: float) -> None:
-        registry.step(Event(self.task, step, total, info=info))
-
-
-def _check_scale(space: Space) -> None:
-    """Raise early where the kernel overflows on the rows, seen on a sample of them."""
-    sample = _rows.take(space.rows, _rows.draw(space.n, 1000, space.seed))
-    with np.errstate(over="ignore", invalid="ignore"):
-        if not np.isfinite(space.kernel.diag(sample)).all():
-            raise InputError("X: k(x, x) overflows on some rows; rescale X, for instance with StandardScaler")
-
-
-def _outcome(solution: Solution) -> dict[str, Any]:
-    return {
-        "status": str(solution.status),
-        "objective": float(solution.objective),
-        "gap": float(solution.gap),
-        "certificate": solution.certificate,
-        "n_iter": int(solution.n_iter),
-        "trace": solution.trace,
+def _report(
+    plan: Plan,
+    space: Space,
+    relations: Relations,
+    solution: Solution,
+    notes: tuple[str, ...],
+    columns: tuple[str, ...],
+    *,
+    seconds: float,
+    seed: int,
+) -> Report:
+    values = {
+        "method": plan.name,
+        "kernel": _on_one_line(space.kernel),
+        "solver": repr(plan.solver),
+        **join.facts(solution),
+        "n": space.n,
+        "representation": space.representation,
+        "rank": space.rank,
+        "seconds": seconds,
+        "peak_memory": peak_memory(),
+        "relations": relations.usable.size,
+        "converted": relations.converted,
+        "dropped": relations.usable.dropped,
+        "seed": seed,
+        "notes": notes,
+        "version": __version__,
     }
+    return Report(values | ({"columns": columns} if columns else {}), solution.outcome)
 
 
-def _in_short(kernel: Kernel) -> str:
-    """Return the text of a kernel on one line, with the ends of arrays only: a learned one holds whole matrices."""
+def _on_one_line(kernel: Kernel) -> str:
+    """Return the repr of a kernel on one line; of the matrices of a learned kernel only the corners are shown."""
     with np.printoptions(threshold=6, edgeitems=1):
         return " ".join(repr(kernel).split())
 
 
-def _remarks(space: Space, constraint: Constraint, names: Sequence[str] | None) -> tuple[str, ...]:
-    """Return what is odd about the data without being wrong."""
-    if _rows.is_dask(space.rows):
+def _spread(rows: Any, kernel: Kernel) -> Array | None:
+    """Return the standard deviation of every column, or None for rows without dense columns.
+
+    On dask this is the pass that checks every cell.
+    """
+    if kernel.takes != "vectors" or _rows.is_sparse(rows):
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _rows.moments(rows)[1]
+
+
+def _remarks(
+    plan: Plan, space: Space, constraint: Constraint, spread: Array | None, columns: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return notes on data that are unusual but valid."""
+    return (
+        *_constant_columns(space, columns),
+        *_wide_columns(plan, space.kernel, spread, columns),
+        *(() if _rows.is_dask(space.rows) else constraint.remarks(Distances(space.kernel, space.rows, space.seed))),
+    )
+
+
+def _constant_columns(space: Space, columns: tuple[str, ...]) -> tuple[str, ...]:
+    X = space.rows
+    if _rows.is_dask(X) or space.kernel.takes != "vectors" or space.n < 2:
         return ()
-    said = []
-    if space.kernel.takes == "vectors" and space.n > 1:
-        X = space.rows
-        low, high = X.min(axis=0), X.max(axis=0)
-        if _rows.is_sparse(X):
-            low, high = low.toarray().ravel(), high.toarray().ravel()
-        constant = np.flatnonzero(low == high)
-        if len(constant):
-            where = first_rows(constant).replace("row", "column")
-            if names:
-                where = ", ".join(repr(names[c]) for c in constant[:5]) + ", ..." * (len(constant) > 5)
-            said.append(f"{len(constant)} feature(s) are constant and carry no information ({where})")
-    if isinstance(constraint, Pairs) and len(constraint.dissimilar):
-        apart = _rows.map_relations(space.kernel.paired_squared_distance, space.rows, constraint.dissimilar)
-        stuck = np.flatnonzero(apart == 0)
-        if len(stuck):
-            said.append(
-                f"{len(stuck)} dissimilar pair(s) join identical rows, which no metric can tell apart "
-                f"(first pair {tuple(constraint.dissimilar[stuck[0]].tolist())})"
-            )
-    return tuple(said)
+    low, high = _rows.column_range(X)
+    constant = np.flatnonzero(low == high)
+    if not len(constant):
+        return ()
+    where = first_rows(constant).replace("row", "column")
+    if columns:
+        where = ", ".join(repr(columns[c]) for c in constant[:5]) + ", ..." * (len(constant) > 5)
+    return (f"{len(constant)} feature(s) are constant and carry no information ({where})",)
+
+
+def _wide_columns(plan: Plan, kernel: Kernel, spread: Array | None, columns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a note if one column dominates the distances and neither kernel nor method corrects for it."""
+    if spread is None or kernel.scale_free or plan.method.ignores_scales(kernel, plan.solver):
+        return ()
+    widest, typical = int(spread.argmax()), float(np.median(spread))
+    if not 0 < WIDE * typical < spread[widest] < np.inf:
+        return ()
+    column = f"column {columns[widest]!r}" if columns else f"column {widest}"
+    others = _scale_free_methods()
+    choice = f", or choose a method that does not depend on scales ({'; '.join(others)})" if others else ""
+    return (
+        f"{column} spreads {spread[widest] / typical:.0f} times as wide as the typical one and decides most "
+        f"distances; if that is not meant, standardize the columns (kernel=mf.kernels.Standardized(...), or "
+        f"--standardize in the shell){choice}",
+    )
+
+
+def _scale_free_methods() -> list[str]:
+    """Return the methods, with settings, that declare that they do not depend on the scales of the columns."""
+    found = []
+    for name, method in declared_methods()[0].items():
+        for setting in ({}, *method.settings):
+            options = {option: value for option, value in setting.items() if option not in ("kernel", "rank")}
+            kernel = find_kernel(setting.get("kernel", method.kernel))
+            if method.ignores_scales(kernel, with_options(method.solver, options, name)):
+                shown = ", ".join(f"{option}={value!r}" for option, value in setting.items())
+                found.append(f"{name} with {shown}" if shown else name)
+    return found
 
 
 def peak_memory() -> int:
-    """Return the largest resident size this process has had, in bytes (0 where the system does not tell)."""
+    """Return the largest resident size of this process so far, in bytes (0 if the system does not report it)."""
     try:
         import resource
     except ImportError:

@@ -1,64 +1,106 @@
-"""A learned metric: distances, kernel, embedding, neighbours, arithmetic, files."""
+"""Metric, a learned distance, and Report, what its fit recorded."""
 
 from __future__ import annotations
 
+import operator
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from . import cluster, modelfile, neighbors
+from . import join, neighbors
 from . import rows as _rows
-from .constraints import Constraint, Labels
-from .errors import InputError, ModelFileError
+from .checks import whole_number
+from .errors import InputError, MissingPluginError, ModelFileError, UnknownNameError
+from .files import model as modelfile
+from .files import probe
+from .files.model import MissingPart
+from .join import Relations
 from .kernels import Kernel, Mixture, is_number
+from .neighbors import Search
 from .problem import Solution, Solver
-from .space import FeatureMap, Stacked, check_memory, embedding, explicit_width, represent
+from .rows import cluster
+from .space import (
+    FeatureMap,
+    Stacked,
+    check_memory,
+    embedding,
+    explicit_width,
+    parts_of,
+    principal_axes,
+    represent,
+)
 
 Array = NDArray[Any]
 
 EXACT_NEIGHBORS = 2 * 10**9
-"""Kernel values up to which `Metric.neighbors` compares every pair; beyond, it searches the embedding first."""
+"""Pairs of rows up to which `Metric.neighbors` compares all; beyond that, it searches the embedding first."""
 SENT_NEIGHBORS = 10**8
-"""Pairs beyond which a search among rows in memory is worth sending to an active client: a second of work here."""
+"""Pairs of rows beyond which a search in memory is sent to an active client: about one second of work."""
 
 
 class Report(Mapping[str, Any]):
-    """What a fit did, by name: ``report.gap`` or ``report["gap"]``."""
+    """The record of a fit, by name: ``report.gap`` or ``report["gap"]``.
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
-        self.__dict__["_values"] = dict(values)
+    The core's own fields come first (method, status, objective, gap, n, ...).  What the method reports about its result
+    is in the mapping ``report.outcome``; ``report.NAME`` also finds those values, unless the core has a field of that
+    name.
+
+    Parameters
+    ----------
+    values : mapping
+        The fields of the core.
+    outcome : mapping
+        The values of the method.
+    """
+
+    def __init__(self, values: Mapping[str, Any], outcome: Mapping[str, Any] | None = None) -> None:
+        self.__dict__["_core"] = MappingProxyType(dict(values))
+        self.__dict__["outcome"] = MappingProxyType(dict(outcome or {}))
+
+    _core: Mapping[str, Any]
+    outcome: Mapping[str, Any]
+    """The values of the method, which its page lists under Outcome."""
 
     def __getitem__(self, name: str) -> Any:
-        return self._values[name]
+        for values in (self._core, self.outcome):
+            if name in values:
+                return values[name]
+        raise UnknownNameError(f"the report has no {name!r}; it has {', '.join(self)}")
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._values)
+        yield from self._core
+        yield from (name for name in self.outcome if name not in self._core)
 
     def __len__(self) -> int:
-        return len(self._values)
+        return len(self._core.keys() | self.outcome.keys())
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            return self.__dict__["_values"][name]
-        except KeyError:
-            known = ", ".join(self.__dict__.get("_values", ()))
-            raise AttributeError(f"the report has no {name!r}; it has {known}") from None
+        if name in self.__dict__.get("_core", ()) or name in self.__dict__.get("outcome", ()):
+            return self[name]
+        known = ", ".join(self) if "outcome" in self.__dict__ else "nothing yet"
+        raise AttributeError(f"the report has no {name!r}; it has {known}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError("a report is read-only")
 
+    def __reduce__(self) -> Any:
+        return Report, (dict(self._core), dict(self.outcome))  # a mappingproxy cannot be pickled
+
     def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self._values]
+        return [*super().__dir__(), *self]
 
     def __repr__(self) -> str:
-        width = max((len(name) for name in self), default=0)
-        return "\n".join(f"{name:<{width}}  {_short(value)}" for name, value in self.items())
+        hidden = {f"outcome.{name}": value for name, value in self.outcome.items() if name in self._core}
+        lines = {**self, **hidden}
+        width = max((len(name) for name in lines), default=0)
+        return "\n".join(f"{name:<{width}}  {_short(value)}" for name, value in lines.items())
 
 
 def _short(value: Any) -> str:
@@ -73,24 +115,31 @@ def _short(value: Any) -> str:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Metric:
-    """A distance (equivalently a kernel) learned from hints.
+    """A learned distance, or equivalently a learned kernel.
 
     Attributes
     ----------
     kernel : Kernel
         The learned kernel; ``metric.kernel(A, B)`` is its block.
     report : Report
-        Method, status, objective, gap and what else the fit has to say.
+        Method, status, objective, gap and the other records of the fit.
     rows : rows or None
-        The training rows, among which `neighbors` searches.
+        The training rows, which `neighbors` searches.
     solver : Solver or None
-        What learned it; `update` asks it.
+        The solver that learned the metric; `update` calls it.  None for a sum of metrics, and for a loaded metric
+        whose solver is not installed.
     rank, seed
         How `transform` represents a kernel that has no embedding of its own.
     stored_map : FeatureMap or Stacked, optional
-        That representation, where it was found before (by the metric that was saved).
+        That representation, if it is known already, for instance from a file.
     width : int, optional
         The number of features of a row; default: that of ``rows``.
+    start : Kernel or None
+        The resolved kernel that learning began from; None if a file does not have it.
+    columns : tuple of str
+        The names of the columns; empty if the rows had none.
+    missing : mapping of str to MissingPart
+        Parts of a loaded metric whose plugin is not installed: "solver", "start".  `save` writes them as they were.
     """
 
     kernel: Kernel
@@ -101,15 +150,23 @@ class Metric:
     seed: int = 0
     stored_map: FeatureMap | Stacked | None = field(default=None)
     width: int | None = None
+    start: Kernel | None = None
+    columns: tuple[str, ...] = ()
+    missing: Mapping[str, MissingPart] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.width is None and self.rows is not None:
             object.__setattr__(self, "width", _rows.width(self.rows))
 
-    # -- using it ------------------------------------------------------------------------------------------------
+    # -- distances -----------------------------------------------------------------------------------------------
 
     def distance(self, A: Any, B: Any = None) -> Any:
-        """Return the (len(A), len(B)) distances; without B those of A with itself.  Lazy for dask arrays."""
+        """Return the (len(A), len(B)) distances; without B, those between the rows of A.  Lazy for dask arrays.
+
+        Two single rows (1-d arrays, or two strings) give one number, as scikit-learn asks of a callable metric.
+        """
+        if self._is_row(A) and self._is_row(B):
+            return float(self.paired_distance([A], [B])[0])
         A = self._check(A, "A")
         other = A if B is None else self._check(B, "B")
         dtype = np.result_type(_rows.float_dtype(A), _rows.float_dtype(other))
@@ -120,7 +177,7 @@ class Metric:
                 f"a {_rows.count(A)} × {_rows.count(other)} distance matrix",
                 "use metric.neighbors, or give dask arrays",
             )
-        D = _rows.map_pairs(self.kernel.distance, A, other, dtype)
+        D = _rows.map_pairs(self.kernel.distance, A, other, dtype, widest=self.kernel.widest)
         if _rows.is_dask(D):
             return D
         if not np.isfinite(D).all():
@@ -129,15 +186,23 @@ class Metric:
             np.fill_diagonal(D, 0)
         return D
 
+    def _is_row(self, value: Any) -> bool:
+        """Return whether a value is one row, not a table of rows."""
+        if self.kernel.takes == "strings":
+            return isinstance(value, str)
+        return self.kernel.takes == "vectors" and not isinstance(value, str) and np.ndim(value) == 1
+
     def paired_distance(self, A: Any, B: Any) -> Any:
-        """Return the (len(A),) distances of A's rows to B's, row by row."""
+        """Return the (len(A),) distances between the i-th rows of A and B."""
         A, B = self._check(A, "A"), self._check(B, "B")
         if _rows.count(A) != _rows.count(B):
-            raise InputError(f"A has {_rows.count(A)} rows and B has {_rows.count(B)}; paired_distance needs as many")
-        return _rows.map_paired(_PairedDistance(self.kernel), A, B, np.float64)
+            raise InputError(
+                f"A has {_rows.count(A)} rows and B has {_rows.count(B)}; paired_distance needs equally many"
+            )
+        return _rows.map_paired(_PairedDistance(self.kernel), A, B, np.float64, widest=self.kernel.widest)
 
     def transform(self, A: Any) -> Any:
-        """Return the Euclidean embedding of A, whose distances are the metric's (to the rank in the report)."""
+        """Return the Euclidean embedding of A, whose distances equal the metric's (to the rank in the report)."""
         A = self._check(A, "A")
         if not _rows.is_dask(A):
             shape = _rows.count(A), self.embedding.columns
@@ -147,110 +212,157 @@ class Metric:
                 return _rows.gathered(self.embedding(_rows.spread(A)))
         return self.embedding(A)
 
-    def neighbors(self, A: Any, k: int = 10) -> tuple[Array, Array]:
+    def neighbors(self, A: Any, k: int = 10, *, method: str | Search = "auto") -> tuple[Array, Array]:
         """Return the k nearest training rows of each row of A: indices and distances, nearest first.
 
-        Up to two thousand million pairs every one is compared; beyond, candidates come from a search in the embedding
-        (approximate when large) and are put in order by their exact distance.  Where A is a dask array both answers
-        are lazy dask arrays; where A or the training rows are, every pair of chunks is one task, and all are compared.
+        Parameters
+        ----------
+        A : rows
+        k : int
+        method : str or callable
+            "auto": up to 2e9 pairs of rows, all are compared.  Beyond that, candidates are searched for in the
+            embedding (approximately if there are many rows) and ordered by their exact distances.  A search of
+            `metricforge.neighbors.search`, a registered one or a function always runs in the embedding.
+
+        Notes
+        -----
+        If A or the training rows are a dask array, all pairs are compared, and each pair of chunks is one task; if A
+        is, both results are lazy.
         """
         if self.rows is None:
             raise InputError(
                 "this metric keeps no training rows to search; compare two sets with metric.distance(A, B)"
             )
         n = _rows.count(self.rows)
-        if isinstance(k, bool) or not isinstance(k, int | np.integer) or not 1 <= k <= n:
-            raise InputError(f"k must be a whole number between 1 and the {n} training rows, got {k!r}")
+        k = whole_number(k, "k", most=n, most_is="the number of training rows")
         A = self._check(A, "A")
         if _rows.is_dask(A):
-            return self._search_chunks(self.rows, A, k)
+            return self._search_chunks(self.rows, A, k, method)
         if _rows.is_dask(self.rows) or (cluster.client() is not None and n * _rows.count(A) > SENT_NEIGHBORS):
-            indices, distances = cluster.compute(*self._search_chunks(_rows.spread(self.rows), _rows.spread(A), k))
+            found = self._search_chunks(_rows.spread(self.rows), _rows.spread(A), k, method)
+            indices, distances = cluster.compute(*found)
             return indices, distances
         if self.embedding_is_exact:
-            return neighbors.search(self._training, k, queries=self.embedding(A), seed=self.seed)
-        if n * _rows.count(A) <= EXACT_NEIGHBORS or not self._embeds():
+            return neighbors.search(self._training, k, queries=self.embedding(A), method=method, seed=self.seed)
+        if method == "auto" and (n * _rows.count(A) <= EXACT_NEIGHBORS or not self._embeds()):
             return neighbors.search_blocks(_DistanceBlock(self.kernel, A, self.rows), n, _rows.count(A), k)
-        candidates, _ = neighbors.search(self._training, min(n, 2 * k), queries=self.embedding(A), seed=self.seed)
+        most = min(n, 2 * k)
+        candidates, _ = neighbors.search(self._training, most, queries=self.embedding(A), method=method, seed=self.seed)
         return self._reorder(A, candidates, k)
 
-    def _search_chunks(self, rows: Any, A: Any, k: int) -> tuple[Any, Any]:
+    def _search_chunks(self, rows: Any, A: Any, k: int, method: str | Search) -> tuple[Any, Any]:
         if self.embedding_is_exact:
-            return neighbors.search(self.embedding(rows), k, queries=self.embedding(A), seed=self.seed)
+            return neighbors.search(self.embedding(rows), k, queries=self.embedding(A), method=method, seed=self.seed)
+        if method != "auto":
+            raise InputError(
+                f"method={method!r} searches dask rows in the embedding, and that of this metric is not exact; "
+                'use method="auto", or rows in memory'
+            )
         return neighbors.across(_NearestByKernel(self.kernel), rows, k, queries=A)
 
     def update(self, X: Any, constraints: Any, **options: Any) -> Metric:
-        """Return a new Metric that has also seen these rows; this one stays valid.  Only some methods can.
+        """Return a new Metric that has also learned from these rows; this one stays valid.  Only some methods can.
 
         Parameters
         ----------
         X : rows
             Further rows.
         constraints : Constraint, or a 1-d array of labels
-            Over these rows only.  Kinds that the method cannot use are converted as in `learn`.
+            Over these rows only.  Kinds that the method cannot use are converted, as in `learn`.
         **options
             Of the method's update, for instance ``hold="epsilon"`` of krca.
         """
-        if self.solver is None:
+        if "solver" in self.missing:
+            raise MissingPluginError(self.missing["solver"].message)
+        solver, method = self.solver, self.report.get("method")
+        if solver is None:
             raise InputError("a sum of metrics cannot be updated; update its parts and add them again")
         rows = self._check(X, "X")
-        relations = constraints if isinstance(constraints, Constraint) else Labels(constraints)
-        relations.check(_rows.count(rows))
-        if not self.solver.can_update or isinstance(relations, self.solver.accepts):
-            usable = relations
-        else:
-            usable = relations.to(self.solver.accepts[0], seed=self.seed)
+        n = _rows.count(rows)
+        if not solver.can_update:
+            solver.update(self, rows, join.as_constraint(constraints), **options)  # raises, and says why
+        relations = join.relations(constraints, n, solver.accepts, seed=self.seed)
         started = time.perf_counter()
-        solution = self.solver.update(self, rows, usable, **options)
+        total = n + int(self.report.get("n", 0))
+        exact = str(self.report.get("representation"))
+        with join.progress(f"update of {method} by {n} rows"), join.solving(solver, exact, total, method):
+            solution = solver.checked(solver.update(self, rows, relations.usable, **options))
         return replace(
             self,
             kernel=solution.kernel,
             rows=None if self.rows is None else _rows.stack(self.rows, rows),
-            report=self._report_after(solution, usable, time.perf_counter() - started),
+            report=self._report_after(solution, relations, time.perf_counter() - started),
             stored_map=self._map_after(solution.kernel, rows),
         )
 
     def _map_after(self, kernel: Kernel, rows: Any) -> FeatureMap | None:
-        """Return the embedding of an updated metric that kept no training rows: over its landmarks and the new rows."""
+        """Return the embedding of an updated metric without training rows: over its landmarks and the new rows."""
         if self.rows is not None or not isinstance(self.stored_map, FeatureMap):
             return None
         new = _rows.take(rows, np.arange(_rows.count(rows)))
         return represent(kernel, _rows.stack(self.stored_map.landmarks, new), self.rank, seed=self.seed).map
 
-    def _report_after(self, solution: Solution, usable: Constraint, seconds: float) -> Report:
-        """Return the report of an update: what is counted adds up, the rest is about the update."""
-        before = self.report
-        told = {
-            "status": str(solution.status),
-            "objective": solution.objective,
-            "gap": solution.gap,
-            "certificate": solution.certificate,
-            "n_iter": solution.n_iter,
-            "trace": solution.trace,
+    def _report_after(self, solution: Solution, relations: Relations, seconds: float) -> Report:
+        """Return the report of an update: counts are added up, the other fields are those of the update."""
+        before, usable = self.report, relations.usable
+        values = {
+            **join.facts(solution),
             "n": before["n"] + usable.n,
             "seconds": seconds,
             "relations": before["relations"] + usable.size,
+            "converted": tuple(dict.fromkeys((*before["converted"], *relations.converted))),
             "dropped": before["dropped"] + usable.dropped,
             "notes": tuple(dict.fromkeys((*before["notes"], *solution.notes))),
             "updates": before.get("updates", 0) + 1,
         }
-        return Report({**before, **told, **solution.report})
+        return Report({**before._core, **values}, {**before.outcome, **solution.outcome})
 
     @cached_property
     def embedding(self) -> FeatureMap | Stacked:
-        """The map behind `transform`: what the kernel has of its own, else landmarks among the training rows."""
+        """The map behind `transform`: the kernel's own if it has one, else over landmarks among the training rows."""
         return self.stored_map or embedding(self.kernel, self.rows, self.rank, seed=self.seed)
+
+    def truncated(self, n_components: int) -> Metric:
+        """Return this metric with an embedding of at most ``n_components`` columns.
+
+        The columns are the principal axes of the embedded training rows.  `transform` then returns the coordinates
+        along them; `distance`, `neighbors` and the kernel stay exact.  ``report.kept`` is the share of the variance
+        of the embedded training rows that the columns keep.
+
+        Cost: one pass over the embedded rows, 8 m² bytes for m columns of the full embedding, O(n m² + m³) time.
+        """
+        if self.rows is None:
+            raise InputError("n_components: this metric keeps no training rows to find principal axes of")
+        k = whole_number(n_components, "n_components")
+        axes, variances = principal_axes(self.embedding, self.rows)
+        k = min(k, len(variances))
+        total = float(variances.sum())
+        kept = float(variances[:k].sum()) / total if total > 0 else 1.0
+        values = {**self.report._core, "n_components": k, "kept": kept}
+        return replace(self, report=Report(values, self.report.outcome), stored_map=self.embedding.rotated(axes[:, :k]))
+
+    def mahalanobis(self) -> Array:
+        """Return the (d, d) matrix M with distance² (x − y)'M(x − y) on the columns.
+
+        Raises
+        ------
+        InputError
+            If the metric is not a Mahalanobis metric on the columns, for instance with a Gaussian kernel.
+        """
+        if self.width is None:
+            raise InputError("this metric does not compare rows of columns, so it has no matrix M")
+        return self.kernel.mahalanobis(self.width)
 
     @property
     def embedding_is_exact(self) -> bool:
-        """Whether distances in the embedding are the metric's for any row, not only on the span of landmarks."""
+        """Whether distances in the embedding equal the metric's for any row, not only on the span of landmarks."""
         try:
-            own = self.kernel.embedding() or self.stored_map
+            own = self.stored_map or self.kernel.embedding()
             if own is None and explicit_width(self.kernel, self.rows) is None and not isinstance(self.kernel, Mixture):
-                return False  # landmarks: known without choosing them
+                return False  # landmarks; no need to choose them
             return self.embedding.exact
         except InputError:
-            return False  # an indefinite kernel, or a sum with one: there is none
+            return False  # an indefinite kernel has none
 
     def _embeds(self) -> bool:
         try:
@@ -259,7 +371,9 @@ class Metric:
             return False
 
     def _known_map(self) -> FeatureMap | Stacked | None:
-        """Return the embedding, or None where a loaded copy finds it in the kernel, or there can be none."""
+        """Return the embedding to save, or None if the kernel has its own, or can have none."""
+        if self.stored_map is not None:
+            return self.stored_map
         try:
             return None if self.kernel.embedding() is not None else self.embedding
         except InputError:
@@ -280,12 +394,12 @@ class Metric:
         return np.take_along_axis(candidates, order, axis=1), np.take_along_axis(D, order, axis=1)
 
     def _check(self, X: Any, name: str) -> Any:
-        given, learned = _rows.column_names(X), tuple(self.report.get("columns", ()))
-        named = not all(map(str.isdigit, learned))  # a file that names no columns has them numbered
+        given, learned = _rows.column_names(X), self.columns
+        named = not all(map(str.isdigit, learned))  # columns of a file without a header are numbered
         if given and named and given != learned:
             raise InputError(
                 f"{name} has the columns {_listed(given)}, but the metric was learned on {_listed(learned)}, in that "
-                f'order; select them with {name}[list(metric.report["columns"])]'
+                f"order; select them with {name}[list(metric.columns)]"
             )
         X = self.kernel.check(X, name)
         if self.width is not None and _rows.width(X) != self.width:
@@ -294,68 +408,119 @@ class Metric:
 
     # -- arithmetic ----------------------------------------------------------------------------------------------
 
-    def __mul__(self, weight: Any) -> Metric:
-        if not is_number(weight):
+    def __mul__(self, other: Any) -> Metric:
+        if is_number(other):
+            return self._scaled(other)
+        if not isinstance(other, Metric | Kernel):
             return NotImplemented
-        if not 0 < weight < np.inf:
-            raise InputError(f"a metric can only be scaled by a positive number, got {weight!r}")
-        told = {"method": f"{float(weight):g} · ({self.report['method']})", "parts": (dict(self.report),)}
-        told |= {name: value for name, value in self.report.items() if name == "columns"}
-        scaled = float(weight) * self.kernel
-        kept = None if self.stored_map is None else Stacked(tuple(m.scaled(weight) for m in _maps(self.stored_map)))
-        return replace(self, kernel=scaled, report=Report(told), solver=None, stored_map=kept)
+        factor = self._with_same_rows(other)
+        return self._combined(factor, self.kernel * factor.kernel, "·", operator.mul)
 
     __rmul__ = __mul__
 
     def __add__(self, other: Any) -> Metric:
         if is_number(other) and other == 0:
-            return self  # so that sum(metrics) works
-        if not isinstance(other, Metric):
+            return self  # the start of sum(metrics)
+        if not isinstance(other, Metric | Kernel):
             return NotImplemented
+        term = self._with_same_rows(other)
+        total = self._combined(term, self.kernel + term.kernel, "+", operator.add)
+        return total if total.rows is not None else replace(total, stored_map=self._map_of_sum(term))
+
+    __radd__ = __add__
+
+    def _scaled(self, weight: Any) -> Metric:
+        if not 0 < weight < np.inf:
+            raise InputError(f"a metric can only be scaled by a positive number, got {weight!r}")
+        values = {"method": f"{float(weight):g} · ({self.report['method']})", "parts": (dict(self.report),)}
+        return replace(
+            self,
+            kernel=float(weight) * self.kernel,
+            report=Report(values | self._named_columns()),
+            solver=None,
+            stored_map=None if self.stored_map is None else self.stored_map.scaled(weight),
+            start=None if self.start is None else float(weight) * self.start,
+            missing={},
+        )
+
+    def _with_same_rows(self, other: Metric | Kernel) -> Metric:
+        """Return a kernel as a metric on the training rows of this one; a Metric as it is."""
+        if isinstance(other, Metric):
+            return other
+        kernel = other if self.rows is None else other.resolve(other.check(self.rows, "rows"), seed=self.seed)
+        return Metric(
+            kernel,
+            Report({"method": repr(kernel)}),
+            rows=self.rows,
+            rank=self.rank,
+            seed=self.seed,
+            width=self.width,
+            start=kernel,
+            columns=self.columns,
+        )
+
+    def _combined(self, other: Metric, kernel: Kernel, sign: str, combine: Callable[[Any, Any], Any]) -> Metric:
+        """Return the metric of a sum or product of kernels; training rows are kept where both have the same."""
         same = self.rows is not None and (
             self.rows is other.rows or _rows.digest(self.rows) == _rows.digest(other.rows)
         )
         parts = tuple(p for m in (self, other) for p in m.report.get("parts", (dict(m.report),)))
-        told = {"method": f"{self.report['method']} + {other.report['method']}", "parts": parts}
-        if self.report.get("columns") == other.report.get("columns") is not None:
-            told["columns"] = self.report["columns"]
+        values = {"method": f"{self.report['method']} {sign} {other.report['method']}", "parts": parts}
+        columns = self.columns if self.columns == other.columns else ()
+        if columns:
+            values |= self._named_columns()
         if not same:
-            told["notes"] = ("the parts were learned on different rows: neighbors has none to search",)
+            values["notes"] = ("the parts were learned on different rows: neighbors has none to search",)
         return replace(
             self,
-            kernel=self.kernel + other.kernel,
-            report=Report(told),
+            kernel=kernel,
+            report=Report(values),
             rows=self.rows if same else None,
             solver=None,
-            stored_map=self._map_of_sum(other) if not same else None,
+            stored_map=None,
+            start=None if self.start is None or other.start is None else combine(self.start, other.start),
+            columns=columns,
+            missing={},
         )
 
-    __radd__ = __add__
+    def _named_columns(self) -> dict[str, Any]:
+        return {"columns": self.columns} if self.columns else {}
 
-    def _map_of_sum(self, other: Metric) -> Stacked:
-        """Return both embeddings side by side, for a sum whose parts have different training rows."""
-        return Stacked((*_maps(self.embedding), *_maps(other.embedding)))
+    def _map_of_sum(self, other: Metric) -> Stacked | None:
+        """Return the concatenated embeddings, for a sum without training rows; None if a part has none."""
+        try:
+            maps = [part for metric in (self, other) for part in parts_of(metric.embedding)]
+        except InputError:
+            return None
+        return Stacked(tuple(maps))
 
     def __repr__(self) -> str:
-        told = [f"{name}={_short(self.report[name])}" for name in ("method", "status", "gap") if name in self.report]
+        shown = [f"{name}={_short(self.report[name])}" for name in ("method", "status", "gap") if name in self.report]
         rows = "" if self.rows is None else f", {_rows.count(self.rows)} training rows"
-        return f"Metric({', '.join(told)}{rows})"
+        return f"Metric({', '.join(shown)}{rows})"
 
     # -- files ---------------------------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the metric to one file, atomically: an old file stays whole until the new one is complete.
+        """Write the metric to one file, atomically: an old file stays intact until the new one is complete.
 
-        Training rows go along, except those of a dask array (`neighbors` then says so after loading).
+        Training rows are saved too, except those of a dask array: after loading, `neighbors` has none to search.
         """
         keep = self.rows is not None and not _rows.is_dask(self.rows)
-        # without rows the map could not be found again; one that was used must stay what it is on another machine
-        known = None if keep and "embedding" not in self.__dict__ else self._known_map()
+        # Without rows the map could not be computed again; one that was used must be the same on another machine.
+        computed = self.stored_map is not None or "embedding" in self.__dict__
+        known = self._known_map() if computed or not keep else None
+        report, start = _without_dask(self.report._core), self.missing.get("start", self.start)
+        if why := modelfile.obstacle(start, "start"):  # the metric can be used without it
+            report, start = report | {"notes": (*report.get("notes", ()), f"not saved: {why}")}, None
         content = {
             "kernel": self.kernel,
-            "report": {name: value for name, value in self.report.items() if not _rows.is_dask(value)},
+            "report": report,
+            "outcome": _without_dask(self.report.outcome),
             "rows": self.rows if keep else None,
-            "solver": self.solver,
+            "solver": self.missing.get("solver", self.solver),
+            "start": start,
+            "columns": self.columns,
             "rank": self.rank,
             "seed": self.seed,
             "width": self.width,
@@ -367,45 +532,72 @@ class Metric:
 def load(path: str | os.PathLike[str]) -> Metric:
     """Return the metric that `Metric.save` wrote.  No code from the file is run.
 
+    The plugin that trained the metric is not needed if the kernel does not need it: ``metric.solver`` is then None,
+    and `Metric.update` raises MissingPluginError.
+
     Raises
     ------
     ModelFileError
-        When the file is not a saved metric, is damaged, or was written by a later version.
+        If the file is not a saved metric, is damaged, or was written by a later version.
     MissingPluginError
-        When a component's plugin is not installed; the message names it.
+        If the plugin of a component of the kernel is not installed; the message names it.
     """
     content = modelfile.read(path)
-    wanted = {
+    expected = {
         "kernel": Kernel,
         "report": dict,
+        "outcome": dict,
         "rows": object,
-        "solver": Solver | None,
+        "solver": Solver | MissingPart | None,
+        "start": Kernel | MissingPart | None,
+        "columns": tuple,
         "rank": str | int,
         "seed": int,
         "width": int | None,
         "map": FeatureMap | Stacked | None,
     }
-    wrong = [name for name, kind in wanted.items() if name not in content or not isinstance(content[name], kind)]
+    wrong = [name for name, kind in expected.items() if name not in content or not isinstance(content[name], kind)]
     if wrong:
         raise ModelFileError(
             f"{os.fspath(path)!r} is not a saved metric: its {wrong[0]!r} is missing or of a wrong kind"
         )
-    found = {name: content[name] for name in ("kernel", "rows", "solver", "rank", "seed", "width")}
-    metric = Metric(report=Report(content["report"]), stored_map=content["map"], **found)
-    if metric.rows is not None:
-        try:
-            metric._check(metric.rows, "rows")
-        except (InputError, TypeError) as error:
-            raise ModelFileError(f"{os.fspath(path)!r} is not a saved metric: {error}") from error
+    with modelfile.rebuilding(path):
+        return _rebuilt(content)
+
+
+def _rebuilt(content: Mapping[str, Any]) -> Metric:
+    """Return the metric of a file's content; raise an exception of any type if its parts do not work together."""
+    probe.check_report(content["report"])
+    whole_number(content["seed"], "seed", least=0)
+    if not all(isinstance(name, str) for name in content["columns"]):
+        raise InputError("columns must be strings")
+    missing = {name: content[name] for name in ("solver", "start") if isinstance(content[name], MissingPart)}
+    direct = {name: content[name] for name in ("kernel", "rows", "columns", "rank", "seed", "width")}
+    metric = Metric(
+        report=Report(content["report"], content["outcome"]),
+        solver=None if "solver" in missing else content["solver"],
+        start=None if "start" in missing else content["start"],
+        stored_map=content["map"],
+        missing=missing,
+        **direct,
+    )
+    rows = metric.rows
+    if rows is not None:
+        metric._check(rows, "rows")
+    for kernel in filter(None, (metric.kernel, metric.start)):
+        probe.check_kernel(kernel, rows, metric.width)
+    if metric.stored_map is not None:
+        probe.check_map(metric.stored_map, metric.kernel, rows, metric.width)
+    repr(metric), repr(metric.report)
     return metric
+
+
+def _without_dask(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if not _rows.is_dask(value)}
 
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-
-
-def _maps(embedding: FeatureMap | Stacked) -> tuple[FeatureMap, ...]:
-    return embedding.maps if isinstance(embedding, Stacked) else (embedding,)
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,10 +1,11 @@
-"""What a solver is given, what it gives back, and what a method is."""
+"""The interface between the core and a method: Problem, Solution, Certificate, Solver and Method."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass, field, fields, is_dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
 
@@ -18,37 +19,46 @@ from .space import Space
 
 
 class Status(StrEnum):
-    """How a solver ended."""
+    """Why a solver stopped."""
 
     OPTIMAL = "optimal"
+    """The certificate is within the tolerance that the user asked for."""
+    STATIONARY = "stationary"
+    """The problem is not convex: the gradient is within the tolerance, and other local optima may exist."""
+    TRUNCATED = "truncated"
+    """Optimal among the kernels of the rank that was asked for; the certificate is about kernels of any rank."""
+    STALLED = "stalled"
+    """No step improved the certificate further, before it was within the tolerance and before the limits."""
     ITERATION_LIMIT = "iteration_limit"
     TIME_LIMIT = "time_limit"
 
 
 def _silent(step: int, total: int | None = None, **info: float) -> None:
-    """Report progress to nobody."""
+    """Discard a progress report."""
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A kernel on rows and a constraint over them.
+    """A kernel on rows, and a constraint over the rows.
 
     Attributes
     ----------
     space : Space
-        The rows, the resolved base kernel and, when asked for, its features: ``space.features`` (n, m),
-        ``space.map``.  On a dask array the features are lazy.
+        The rows, the resolved base kernel and its features: ``space.features`` (n, m) and ``space.map`` are computed
+        on first use.  On a dask array the features are lazy.
     constraint : Constraint
-        Of a kind the solver accepts, over ``n`` rows.
+        Of a kind that the solver accepts, over ``n`` rows.
     seed : int
     step : callable
-        ``step(k, total, gap=...)`` reports progress; call it once an iteration.
+        ``step(k, total=None, **info)`` reports progress: iteration ``k`` of ``total`` (None if unknown), and numbers
+        by name, for instance ``gap``.  Call it once per iteration.
     """
 
     space: Space
     constraint: Constraint
     seed: int = 0
-    step: Callable[..., None] = _silent
+    # a factory, because a function as class attribute would be documented as a method without its first argument
+    step: Callable[..., None] = field(default_factory=lambda: _silent)
 
     @property
     def kernel(self) -> Kernel:
@@ -66,45 +76,131 @@ class Problem:
         return count(self.space.rows)
 
 
+# ------------------------------------------------------------------------------------------------------------ solutions
+
+_NOUNS = {
+    "gap": "duality gap",
+    "bound": "objective minus lower bound",
+    "residual": "residual of the optimality conditions",
+    "gradient": "gradient norm",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Certificate:
+    """A number that bounds or measures how far a solution is from an optimum.
+
+    Parameters
+    ----------
+    kind : str
+        "gap": objective minus the value of a dual feasible point.  "bound": objective minus another lower bound on the
+        optimum.  "residual": norm of the residual of the optimality conditions.  "gradient": norm of the gradient, for
+        problems that are not convex.  Any other string is shown as it is.
+    value : float
+    scale : float, optional
+        The magnitude that ``value`` is relative to, usually that of the objective; None if there is none, or if
+        ``value`` is relative already.
+    definition : str, optional
+        What exactly ``value`` is, for instance "relative KKT residual along a random direction".  ``str(certificate)``
+        returns it; default: the usual term for the kind.
+
+    Notes
+    -----
+    A certificate is equal to another one with the same fields, and to the string that it prints as.
+    """
+
+    kind: str
+    value: float
+    scale: float | None = None
+    definition: str = ""
+
+    @property
+    def relative(self) -> float | None:
+        """``value / scale``, or None without a scale."""
+        return self.value / self.scale if self.scale else None
+
+    def describe(self) -> str:
+        """Return kind and value as a part of a sentence: "duality gap 1e-06, relative 2e-07"."""
+        if self.kind not in _NOUNS and self.value == 0:
+            return self.kind  # such as "closed form"
+        relative = "" if self.relative is None else f", relative {self.relative:.2g}"
+        return f"{_NOUNS.get(self.kind, self.kind)} {self.value:.2g}{relative}"
+
+    def __str__(self) -> str:
+        return self.definition or _NOUNS.get(self.kind, self.kind)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, str):
+            return str(self) == other
+        if not isinstance(other, Certificate):
+            return NotImplemented
+        return all(getattr(self, f.name) == getattr(other, f.name) for f in fields(self))
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """What a solver returns.
+    """The result of a solver.
 
     Attributes
     ----------
     kernel : Kernel
-        The learned one.
+        The learned kernel.
     status : Status
     objective : float
-        In the terms of the solver's documentation.
+        The value that the solver's documentation defines.
     gap : float
-        The certificate: an upper bound on objective − optimum, or the norm of the KKT residual.
-    certificate : str
-        Which of the two, in words.
+        The value of the certificate; may be left out if ``certificate`` is a Certificate.
+    certificate : Certificate or str
+        A string is the kind of a certificate with the value ``gap``.
     n_iter : int
     trace : tuple of (objective, gap)
-        One entry an iteration, or as the solver documents.
-    report : mapping
-        What the method's page lists under Outcome; numbers, strings and arrays.
+        One entry per iteration, or as the solver documents.
+    outcome : mapping
+        What the method's page lists under Outcome: numbers, strings, arrays.  ``metric.report.outcome`` shows it.
     notes : tuple of str
-        Sentences the user should read.
+        Sentences that the user should read.
+    report : mapping
+        An earlier name of ``outcome``.
     """
 
     kernel: Kernel
     status: Status
     objective: float
-    gap: float
-    certificate: str = "duality gap"
+    gap: float = math.nan
+    certificate: Certificate | str = "gap"
     n_iter: int = 0
     trace: tuple[tuple[float, float], ...] = ()
-    report: Mapping[str, Any] = field(default_factory=dict)
+    outcome: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    report: InitVar[Mapping[str, Any] | None] = None
+
+    def __post_init__(self, report: Mapping[str, Any] | None) -> None:
+        certificate, gap = self.certificate, self.gap
+        if not isinstance(certificate, Certificate):
+            certificate = Certificate(certificate, gap)
+        elif math.isnan(gap):
+            gap = certificate.value
+        elif gap != certificate.value:
+            raise SolverError(f"a Solution has gap={gap}, but the value of its certificate is {certificate.value}")
+        object.__setattr__(self, "certificate", certificate)
+        object.__setattr__(self, "gap", gap)
+        if report is not None and not self.outcome:
+            object.__setattr__(self, "outcome", report)
+
+
+Solution.report = property(lambda solution: solution.outcome)  # type: ignore[attr-defined]
+
+
+# -------------------------------------------------------------------------------------------------- solvers and methods
 
 
 class Solver(ABC):
     """Learns a kernel from a Problem.  Subclasses are frozen dataclasses whose fields are the options.
 
-    A solver names the kinds of constraint it can use in ``accepts`` and defines ``_solve``.  It takes features or Gram
+    A solver lists the kinds of constraint it can use in ``accepts`` and defines ``_solve``.  It takes features or Gram
     rows from ``problem.space`` and never builds an n × n array itself.
     """
 
@@ -115,7 +211,7 @@ class Solver(ABC):
         """Return the solution of a problem whose constraint has been checked."""
 
     def solve(self, problem: Problem) -> Solution:
-        """Check the constraint, solve, and refuse to hand on anything that is not finite."""
+        """Check the constraint, solve, and raise SolverError if the solution is not finite."""
         if not isinstance(problem.constraint, self.accepts):
             wanted = " or ".join(kind.__name__ for kind in self.accepts)
             got = type(problem.constraint).__name__
@@ -124,22 +220,25 @@ class Solver(ABC):
                 f"for instance with constraint.to(mf.{self.accepts[0].__name__}), or choose another method"
             )
         problem.constraint.check(problem.n)
-        solution = self._solve(problem)
-        bad = _not_finite(solution)
-        if bad:
-            raise SolverError(f"{type(self).__name__} returned a solution that is not finite: {bad}")
+        return self.checked(self._solve(problem))
+
+    def checked(self, solution: Solution) -> Solution:
+        """Return the solution, or raise SolverError if it is not a Solution or not finite."""
+        if not isinstance(solution, Solution):
+            raise SolverError(f"{type(self).__name__} returned a {type(solution).__name__}, expected mf.Solution")
+        check_finite(solution, self)
         return solution
 
     @property
     def can_update(self) -> bool:
-        """Whether a metric learned by this solver can take new rows."""
+        """Whether a metric learned by this solver can be updated with new rows."""
         return type(self).update is not Solver.update
 
     def update(self, metric: Any, X: Any, constraint: Constraint, **options: Any) -> Solution:
-        """Return the solution after new rows and relations; only solvers that can do so define it.
+        """Return the solution after new rows and relations; optional.
 
-        ``metric.kernel`` is what this solver returned; all it needs of the earlier rows must be in there.  ``metric``
-        must stay as it is, and the new solution must be finite.
+        ``metric.kernel`` is the kernel that this solver returned; it must contain all that is needed of the earlier
+        rows.  ``constraint`` is of an accepted kind, over the rows of X.  ``metric`` must not be changed.
         """
         raise NotUpdatableError(
             f"a metric learned by {type(self).__name__} cannot be updated; learn again on all rows with mf.learn"
@@ -148,14 +247,53 @@ class Solver(ABC):
 
 @dataclass(frozen=True)
 class Method:
-    """A named triple: the kind of hint it is meant for, the kernel it starts from, and the solver."""
+    """A named triple of constraint, kernel and solver, and what the method declares about itself.
+
+    Parameters
+    ----------
+    constraint : Constraint class
+        The kind that the method is meant for.
+    kernel : Kernel
+        The kernel it starts from by default.
+    solver : Solver
+        With its default options.
+    order : int, optional
+        The position in which ``method="auto"`` tries this method for constraints of this kind, smallest first; None:
+        "auto" never chooses it.
+    settings : sequence of dict
+        A few other settings worth trying: keyword arguments of ``mf.learn``.
+    rank : "exact" or int, optional
+        What ``rank="auto"`` means for this method; default: as in `metricforge.space.represent`.
+    scale_free : bool or callable
+        Whether the learned metric does not depend on the scales of the columns; a callable takes the kernel and the
+        solver of the fit.
+    baseline : bool
+        Whether the method learns nothing and only serves for comparison.
+    """
 
     constraint: type[Constraint]
     kernel: Kernel
     solver: Solver
+    _: KW_ONLY
+    order: int | None = None
+    settings: Sequence[Mapping[str, Any]] = field(default=(), hash=False)
+    rank: str | int | None = None
+    scale_free: bool | Callable[[Kernel, Solver], bool] = False
+    baseline: bool = False
+
+    def ignores_scales(self, kernel: Kernel, solver: Solver) -> bool:
+        """Return whether a fit with this kernel and solver does not depend on the scales of the columns."""
+        return self.scale_free(kernel, solver) if callable(self.scale_free) else self.scale_free
 
 
-def _not_finite(value: Any, path: str = "solution") -> str:
+def check_finite(value: Any, solver: Solver, name: str = "solution") -> None:
+    """Raise SolverError if a number or array inside a solver's result is not finite."""
+    bad = _not_finite(value, name)
+    if bad:
+        raise SolverError(f"{type(solver).__name__} returned a solution that is not finite: {bad}")
+
+
+def _not_finite(value: Any, path: str) -> str:
     """Return the path of the first number or array inside a component that is not finite, or ''."""
     if is_dask(value):
         return ""

@@ -1,4 +1,4 @@
-"""Positive semidefinite matrices: the nearest one, factors, and a certificate that a matrix is one."""
+"""Positive semidefinite (PSD) matrices: projection, factorisation, and the smallest eigenvalue."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = NDArray[Any]
 def project(A: Any) -> Array:
     """Return the PSD matrix nearest to a symmetric A in the Frobenius norm: A with negative eigenvalues set to 0.
 
-    Cost: one eigendecomposition, O(m³) time and 3m² memory.
+    Cost for order m: one eigendecomposition, O(m³) time and 3m² memory.
     """
     w, V = np.linalg.eigh(symmetric(A))
     P: Array = (V * np.maximum(w, 0)) @ V.T
@@ -23,19 +23,19 @@ def project(A: Any) -> Array:
 
 
 def factor(A: Any, *, tol: float = 1e-12) -> Array:
-    """Return R (m × r) with RR' = A for a PSD matrix A, columns by decreasing eigenvalue.
+    """Return R (m × r) with RR' = A for a PSD matrix A, with columns by decreasing eigenvalue.
 
-    Eigenvalues below ``tol`` times the largest count as zero, so r is the numerical rank (at least 1).
+    Eigenvalues below ``tol`` times the largest count as zero; r is the numerical rank, at least 1.
 
     Raises
     ------
     InputError
-        When A has an eigenvalue below minus that threshold, so that no real R exists.
+        If A has an eigenvalue below minus that threshold: no real R exists.
     """
     w, V = np.linalg.eigh(symmetric(A))
     w, V = w[::-1], V[:, ::-1]
     scale = max(abs(w[0]), abs(w[-1])) if len(w) else 0.0
-    # rounding in an m × m product leaves eigenvalues of this size where exact arithmetic has zeros
+    # rounding in an m × m product turns zero eigenvalues into values of this size
     slack = max(tol, len(w) * np.finfo(np.float64).eps) * scale
     if len(w) and w[-1] < -10 * slack:
         raise InputError(
@@ -48,12 +48,12 @@ def factor(A: Any, *, tol: float = 1e-12) -> Array:
 
 
 def smallest_eigenvalue(A: Any) -> float:
-    """Return the smallest eigenvalue of a symmetric A: the certificate that it is, or how far it is from, PSD."""
+    """Return the smallest eigenvalue of a symmetric A, which is PSD if and only if this is not negative."""
     return float(np.linalg.eigvalsh(symmetric(A))[0])
 
 
 def symmetric(A: Any) -> Array:
-    """Return A as a symmetric float64 array, or raise naming the worst entry."""
+    """Return A as a symmetric float64 array; raise InputError with the worst entry if it is not symmetric."""
     A = np.asarray(A, dtype=np.float64)
     if A.ndim != 2 or A.shape[0] != A.shape[1]:
         raise InputError(f"A must be a square matrix, got shape {A.shape}")

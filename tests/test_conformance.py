@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -13,7 +14,16 @@ from metricforge.kernels import RBF, Linear, Mixture, Normalized, Product, Weak
 from metricforge.problem import Solution, Status
 from metricforge.registry import registry
 from metricforge.space import LearnedKernel, represent
-from metricforge.testing import check_constraint, check_kernel, check_method, check_plugin, check_solver, example_rows
+from metricforge.testing import (
+    check_constraint,
+    check_eigensolver,
+    check_kernel,
+    check_method,
+    check_neighbors,
+    check_plugin,
+    check_solver,
+    example_rows,
+)
 
 
 def learned():
@@ -72,6 +82,22 @@ def test_every_registered_constraint(entry, components):
     check_constraint(entry.load().from_labels(y, components=components, seed=1))
 
 
+@pytest.mark.parametrize("entry", registry.entries("eigensolver"), ids=lambda e: e.name)
+def test_every_registered_eigensolver(entry):
+    if entry.missing:
+        pytest.skip(f"{entry.missing} is not installed: it is an extra")
+    check_eigensolver(entry.load())
+
+
+# NN-descent, which compiles for half a minute, is checked with the plugin below
+QUICK_SEARCHES = [entry for entry in registry.entries("neighbors") if entry.name != "pynndescent"]
+
+
+@pytest.mark.parametrize("entry", QUICK_SEARCHES, ids=lambda e: e.name)
+def test_every_registered_search(entry):
+    check_neighbors(entry.load())
+
+
 @pytest.mark.parametrize("entry", mf.methods(), ids=lambda e: e.name)
 @pytest.mark.filterwarnings("ignore::metricforge.errors.ConvergenceWarning")
 def test_every_registered_method_and_its_solver(entry):
@@ -85,6 +111,7 @@ def test_every_registered_solver_on_vectors(entry, kernel):
     check_solver(entry.load()(), kernel)
 
 
+@pytest.mark.xdist_group("pynndescent")
 def test_every_plugin_that_ships():
     check_plugin("standard")
     with pytest.raises(AssertionError, match="no plugin is called 'nobody'"):
@@ -186,7 +213,7 @@ class Solvers(mf.Solver):
         ("negative gap", "gap is negative"),
         ("status", "expected a mf.Status"),
         ("silent", "must call problem.step"),
-        ("no certificate", "does not say what its certificate is"),
+        ("no certificate", "the certificate has no kind"),
     ],
 )
 def test_the_kit_refuses_solvers(fault, words):
@@ -195,3 +222,84 @@ def test_the_kit_refuses_solvers(fault, words):
         return
     with pytest.raises(AssertionError, match=words):
         check_solver(Solvers(fault), Linear())
+
+
+def lapack(A, k, *, tol, v0, stop):
+    w, V = np.linalg.eigh(A @ np.eye(A.shape[0]))
+    return w[-k:], V[:, -k:]
+
+
+def changes_its_start(A, k, *, tol, v0, stop):
+    v0[:] = 0
+    return lapack(A, k, tol=tol, v0=v0, stop=stop)
+
+
+def draws_its_own_start(A, k, *, tol, v0, stop):
+    w, V = lapack(A, k, tol=tol, v0=v0, stop=stop)
+    return w, V @ np.diag(1 + 1e-9 * np.random.default_rng().random(k))
+
+
+def returns_a_vector(A, k, *, tol, v0, stop):
+    w, V = lapack(A, k, tol=tol, v0=v0, stop=stop)
+    return (w, V) if not stop() else (w, V[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("solver", "words"),
+    [
+        (lapack, None),
+        (changes_its_start, "changes v0"),
+        (draws_its_own_start, "two answers"),
+        (returns_a_vector, "V has shape"),
+    ],
+)
+def test_the_kit_refuses_eigensolvers(solver, words):
+    if words is None:
+        check_eigensolver(solver)
+        return
+    with pytest.raises(AssertionError, match=words):
+        check_eigensolver(solver)
+
+
+def brute_force(X, k, *, queries=None, seed=0, shift=0, scale=1.0):
+    D = np.linalg.norm((X if queries is None else queries)[:, None] - X[None], axis=2)
+    if queries is None:
+        np.fill_diagonal(D, np.inf)
+    order = np.argsort(D, axis=1, kind="stable")[:, shift : shift + k]
+    return order, scale * np.take_along_axis(D, order, axis=1)
+
+
+def at_random(X, k, *, queries=None, seed=0):
+    return brute_force(X, k, queries=queries, shift=int(np.random.default_rng().integers(40)))
+
+
+@pytest.mark.parametrize(
+    ("search", "words"),
+    [
+        (brute_force, None),
+        (partial(brute_force, shift=9), "of the true neighbours"),
+        (partial(brute_force, scale=0.5), "not Euclidean"),
+        (at_random, "of the true neighbours|two answers"),
+    ],
+)
+def test_the_kit_refuses_searches(search, words):
+    if words is None:
+        check_neighbors(search)
+        return
+    with pytest.raises(AssertionError, match=words):
+        check_neighbors(search)
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        (("kernel", "k", Linear()), "kernel 'k' must be a class"),
+        (("constraint", "c", Linear), "constraint 'c' must subclass mf.Constraint"),
+        (("solver", "s", Linear), "solver 's' must subclass mf.Solver"),
+        (("command", "c", print), "command 'c' must be a mf.Command"),
+    ],
+)
+def test_the_kit_refuses_plugins(plug, entry, words):
+    plug(entry)
+    with pytest.raises(AssertionError, match=words):
+        check_plugin("plugged")

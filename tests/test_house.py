@@ -6,6 +6,8 @@ import ast
 import json
 import subprocess
 import sys
+import tomllib
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -14,42 +16,52 @@ ROOT = Path(__file__).parent.parent
 CORE = ROOT / "metricforge"
 PLUGINS = ROOT / "plugins" / "metricforge_plugins"
 
-# A file imports only from rows above its own.
+# Rooms, and single files of rooms, in the order in which they may import: only from a row above their own, or from
+# their own room.
 LAYERS = [
     ["errors", "__init__"],
-    ["cluster", "lanczos"],
-    ["rows", "psd", "eigen", "hookspecs", "storage", "files"],
-    ["hamming"],
-    ["neighbors", "constraints", "kernels", "progress", "datasets"],
-    ["space", "registry", "standard"],
-    ["problem", "modelfile"],
+    ["checks"],
+    ["names", "lazy"],
+    ["rows", "psd", "eigen", "registry.hooks", "registry.__init__", "files.__init__", "files.atomic"],
+    ["shell.__init__", "shell.command", "shell.output"],
+    ["neighbors", "constraints", "kernels", "registry.progress", "datasets", "files.storage", "files.untrusted"],
+    ["space", "registry"],
+    ["problem"],
+    ["files.model", "files.probe", "join"],
     ["metric"],
     ["learning"],
-    ["estimator", "testing"],
-    ["kernelrule", "tasks", "relations", "notation", "tables"],
-    ["plotting", "runfile"],
-    ["report"],
+    ["estimators.__init__", "estimators.learner", "testing"],
+    ["estimators", "tasks", "files"],
+    ["pages"],
+    ["plotting", "report"],
+    ["shell"],
     ["cli"],
-    ["commands", "demo", "reproduce"],
     ["__main__"],
 ]
 RANK = {name: i for i, row in enumerate(LAYERS) for name in row}
 UPWARD = {("constraints", "registry"): "Constraint.to walks conversions, which are edges in the registry"}
-NUMERIC = {"errors", "cluster", "rows", "psd", "eigen", "neighbors", "constraints", "kernels", "space", "problem"}
+NUMERIC = {"errors", "checks", "rows", "psd", "eigen", "neighbors", "constraints", "kernels", "space", "problem"}
+# Files of a method's plugin that users call as they call learn(): they walk the same join, which knows the registry.
+DRIVERS = {"tune": {"join"}}
+# One file per heavy dependency; "room.file" in the core and in the plugins.
 HEAVY = {
-    "dask": {"cluster", "rows", "storage"},
-    "distributed": {"cluster"},
-    "pynndescent": {"neighbors"},
-    "primme": {"eigen"},
+    "dask": {"rows.cluster", "rows.chunks", "files.storage"},
+    "distributed": {"rows.cluster"},
+    "pynndescent": {"neighbors.nndescent"},
+    "primme": {"eigen.backends"},
     "highspy": {"lpdesign.highs"},
-    "numba": {"hamming", "kcr.loops", "lpdesign.gaussian", "neighbors"},
-    "matplotlib": {"plotting"},
-    "pyarrow": {"storage", "tables"},
-    "zarr": {"storage"},
-    "psutil": {"cluster"},
+    "numba": {"neighbors.bits", "neighbors.nndescent", "kcr.loops", "lpdesign.gaussian"},
+    "matplotlib": {"pages.figures"},
+    "pyarrow": {"files.storage"},
+    "zarr": {"files.storage"},
+    "psutil": {"rows.cluster"},
 }
-# Classes must exist to be subclassed, and loops to be compiled; hamming is itself imported when needed.
-AT_THE_TOP = {"sklearn": {"estimator", "kernelrule"}, "numba": {"hamming"}}
+# Classes must exist to be subclassed, and loops to be compiled; these files are themselves imported when needed.
+AT_THE_TOP = {
+    "sklearn": {"estimators.learner", "estimators.rule"},
+    "numba": {"neighbors.bits", "kcr.loops", "lpdesign.gaussian"},
+    "highspy": {"lpdesign.highs"},
+}
 
 
 def imports(path):
@@ -70,50 +82,124 @@ def imports(path):
         elif isinstance(node, ast.ImportFrom):
             prefix = "." * node.level + (node.module or "")
             if node.module is None or prefix == "metricforge":
-                yield from (
-                    (f"{prefix.rstrip('.')}.{a.name}" if node.level else f"{prefix}.{a.name}", True) for a in node.names
-                )
+                yield from ((f"{prefix}{'' if node.level else '.'}{a.name}", id(node) in top) for a in node.names)
             else:
                 yield prefix, id(node) in top
 
 
-def core_imports(path):
-    for module, _ in imports(path):
-        if module.startswith(".") and not module.startswith(".."):
-            name = module.lstrip(".").split(".")[0]
-            yield name if (CORE / f"{name}.py").exists() else "__init__"
-        elif module.startswith("metricforge."):
-            yield module.split(".")[1]
+def place(path):
+    """Return a core file as "room.file", or "file" where it stands beside the rooms."""
+    return ".".join(path.relative_to(CORE).with_suffix("").parts)
 
 
-CORE_FILES = sorted(CORE.glob("*.py"))
-PLUGIN_FILES = sorted(PLUGINS.rglob("*.py"))
-REPRODUCE_FILES = sorted((CORE / "reproduce").glob("*.py"))
+def rank(name):
+    """Return the row of LAYERS of a "room.file", which may be listed by itself or with its room."""
+    room = name.split(".")[0]
+    assert name in RANK or room in RANK, f"{name} has no place in LAYERS"
+    return RANK[name] if name in RANK else RANK[room]
 
 
-@pytest.mark.parametrize("path", CORE_FILES, ids=lambda p: p.stem)
-def test_a_file_imports_only_from_above(path):
-    if path.stem == "__init__":
-        return  # lazy names of everything
-    assert path.stem in RANK, f"{path.name} has no place in LAYERS"
-    for name in core_imports(path):
-        if (path.stem, name) in UPWARD:
+def core_imports(path, at_top_only=False):
+    """Yield the "room.file" of every import of core code, from anywhere in the core."""
+    package = list(path.relative_to(CORE).parent.parts)
+    for module, at_top in imports(path):
+        if at_top_only and not at_top:
             continue
-        assert RANK[name] < RANK[path.stem], f"{path.name} imports {name}, which is not above it"
+        if module.startswith("."):
+            level = len(module) - len(module.lstrip("."))
+            parts = [*package[: len(package) - level + 1], *filter(None, module.lstrip(".").split("."))]
+        elif module.split(".")[0] == "metricforge":
+            parts = module.split(".")[1:]
+        else:
+            continue
+        yield named(parts)
 
 
-@pytest.mark.parametrize("path", REPRODUCE_FILES, ids=lambda p: p.stem)
-def test_the_experiments_import_only_from_above(path):
-    own = {p.stem for p in REPRODUCE_FILES}
-    for module, _ in imports(path):
-        name = module.lstrip(".").split(".")[0]
-        if module.startswith(".") and name not in own:
-            assert RANK[name] < RANK["reproduce"], f"reproduce/{path.name} imports {name}, which is not above it"
+def named(parts):
+    """Return the file behind a dotted name, which may end in something that is no file."""
+    for end in range(min(2, len(parts)), 0, -1):
+        where = CORE.joinpath(*parts[:end])
+        if where.with_suffix(".py").exists():
+            return ".".join(parts[:end])
+        if (where / "__init__.py").exists():
+            return ".".join([*parts[:end], "__init__"])
+    return "__init__"
 
 
-@pytest.mark.parametrize("path", CORE_FILES, ids=lambda p: p.stem)
-def test_only_the_experiments_know_the_built_in_methods(path):
-    assert not any(module.startswith("metricforge_plugins") for module, _ in imports(path))
+CORE_FILES = sorted(CORE.rglob("*.py"))
+PLUGIN_FILES = sorted(PLUGINS.rglob("*.py"))
+PAPERS = ROOT / "plugins" / "metricforge_papers"
+PAPER_FILES = sorted(PAPERS.rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", CORE_FILES, ids=place)
+def test_a_file_imports_only_from_above_or_from_its_own_room(path):
+    own = place(path)
+    if own == "__init__":
+        return  # lazy names of everything
+    room = own.split(".")[0]
+    for name in core_imports(path):
+        other = name.split(".")[0]
+        same_room = other == room and rank(name) <= rank(own)
+        assert same_room or (room, other) in UPWARD or rank(name) < rank(own), f"{own} imports {name}, not above it"
+
+
+def test_files_import_one_another_without_cycles():
+    graph = {place(path): {*core_imports(path, at_top_only=True)} - {place(path)} for path in CORE_FILES}
+    order = tuple(TopologicalSorter(graph).static_order())  # raises CycleError, which names the files
+    assert set(order) == set(graph)
+
+
+@pytest.mark.parametrize("path", CORE_FILES, ids=place)
+def test_the_core_imports_no_plugin(path):
+    assert not any(module.startswith(("metricforge_plugins", "metricforge_papers")) for module, _ in imports(path))
+
+
+def names_in(node):
+    """Return the last parts of all names in an expression: ``Pairs`` and ``mf.Pairs`` both give Pairs."""
+    return {getattr(part, "id", getattr(part, "attr", None)) for part in ast.walk(node)}
+
+
+def kinds_matched(tree, kinds):
+    """Yield the line of every isinstance, issubclass, type comparison or class pattern with one of these kinds."""
+    for node in ast.walk(tree):
+        found = set()
+        if isinstance(node, ast.Call) and getattr(node.func, "id", None) in ("isinstance", "issubclass"):
+            found = names_in(node.args[1])
+        elif isinstance(node, ast.Compare) and any("type" in names_in(side) for side in (node.left, *node.comparators)):
+            found = names_in(node)
+        elif isinstance(node, ast.MatchClass):
+            found = names_in(node.cls)
+        if found & kinds:
+            yield node.lineno
+
+
+@pytest.mark.parametrize("path", CORE_FILES, ids=place)
+def test_no_kind_of_constraint_is_matched_by_class_outside_its_room(path):
+    from metricforge import constraints
+
+    kinds = {n for n, c in vars(constraints).items() if isinstance(c, type) and issubclass(c, constraints.Constraint)}
+    if place(path).split(".")[0] != "constraints":
+        found = list(kinds_matched(ast.parse(path.read_text()), kinds - {"Constraint"}))
+        assert not found, f"{place(path)}, line {found[0]}: ask the constraint instead (Constraint has the methods)"
+
+
+@pytest.mark.parametrize(
+    ("code", "matched"),
+    [
+        ("isinstance(c, Pairs)", True),
+        ("isinstance(c, mf.Pairs | str)", True),
+        ("isinstance(c, (int, Labels))", True),
+        ("type(c) is Triplets", True),
+        ("Pairs == type(c)", True),
+        ("match c:\n    case Pairs(): pass", True),
+        ("isinstance(c, Constraint)", False),
+        ("Pairs(c); c.to(Pairs); Labels.of(c)", False),
+        ("type(c) is int", False),
+    ],
+)
+def test_matching_a_kind_by_class_is_noticed(code, matched):
+    assert bool(list(kinds_matched(ast.parse(code), {"Labels", "Pairs", "Triplets"}))) == matched
 
 
 @pytest.mark.parametrize("path", PLUGIN_FILES, ids=lambda p: str(p.relative_to(PLUGINS)))
@@ -122,23 +208,38 @@ def test_a_plugin_imports_numeric_files_and_the_hook_only(path):
     for module, _ in imports(path):
         parts = module.split(".")
         if parts[0] == "metricforge":
-            assert parts[1] in NUMERIC | {"hookimpl"}, f"{path} imports {module}"
+            allowed = NUMERIC | {"hookimpl"} | DRIVERS.get(path.stem, set())
+            assert parts[1] in allowed, f"{path} imports {module}"
         if parts[0] == "metricforge_plugins":
             assert parts[1] == own, f"{path} imports another plugin"
 
 
-@pytest.mark.parametrize(
-    "path", [*CORE_FILES, *REPRODUCE_FILES, *PLUGIN_FILES], ids=lambda p: f"{p.parent.name}.{p.stem}"
-)
+@pytest.mark.parametrize("path", [*CORE_FILES, *PAPER_FILES, *PLUGIN_FILES], ids=lambda p: f"{p.parent.name}.{p.stem}")
 def test_heavy_dependencies_have_one_file_each_and_load_when_needed(path):
-    name = path.stem if path.parent == CORE else f"{path.parent.name}.{path.stem}"
+    name = place(path) if path.is_relative_to(CORE) else f"{path.parent.name}.{path.stem}"
     for module, at_top in imports(path):
         package = module.split(".")[0]
         if package in HEAVY:
             assert name in HEAVY[package], f"{name} imports {package}"
-        if at_top and (package in {*HEAVY, "sklearn", "scipy", "pandas", "polars"}):
-            in_own_file = name in HEAVY.get(package, ()) and path.parent != CORE
-            assert in_own_file or name in AT_THE_TOP.get(package, ()), f"{name} imports {module} at the top"
+        if at_top and package in {*HEAVY, "sklearn", "scipy", "pandas", "polars"}:
+            assert name in AT_THE_TOP.get(package, ()), f"{name} imports {module} at the top"
+
+
+def strings(path):
+    """Yield every string literal of a file that is not a docstring."""
+    tree = ast.parse(path.read_text())
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
+            yield node.value
+
+
+@pytest.mark.parametrize("path", CORE_FILES, ids=place)
+def test_the_core_names_no_method(path):
+    import metricforge as mf
+
+    named = {entry.name for entry in mf.methods()} & set(strings(path))
+    assert not named, f"{place(path)} names {', '.join(sorted(named))}: what it needs must be declared by the method"
 
 
 def python(code):
@@ -200,8 +301,16 @@ def test_version_is_the_distributions():
     assert mf.__version__ == version("metricforge")
 
 
+def test_the_environment_has_the_entry_points_of_pyproject():
+    from importlib.metadata import distribution
+
+    written = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["metricforge"]
+    installed = {e.name: e.value for e in distribution("metricforge").entry_points if e.group == "metricforge"}
+    assert installed == written, "the entry points have changed: install the project again (make setup)"
+
+
 def test_nothing_prints_and_nothing_is_called_utils():
-    for path in [*CORE_FILES, *REPRODUCE_FILES, *PLUGIN_FILES]:
+    for path in [*CORE_FILES, *PAPER_FILES, *PLUGIN_FILES]:
         assert path.stem not in {"utils", "helpers", "base", "manager", "common", "misc"}
 
 
@@ -212,7 +321,7 @@ def test_every_method_has_folder_test_and_page():
         if mf.registry.registry.plugin(entry.plugin).distribution != "metricforge":
             continue
         assert (PLUGINS / entry.name / "solver.py").exists()
-        assert (ROOT / "tests" / f"test_{entry.name}.py").exists()
+        assert (ROOT / "tests" / "methods" / f"test_{entry.name}.py").exists()
         assert (ROOT / "docs" / "methods" / f"{entry.name}.md").exists()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import dask.array as da
 import numpy as np
 import pandas as pd
@@ -10,8 +12,8 @@ import pytest
 import metricforge as mf
 from metricforge import learning
 from metricforge.errors import InputError, NotAcceptedError, SolverError, UnknownNameError
-from metricforge.learning import AUTO
 from metricforge.problem import Problem, Solution, Status
+from metricforge.registry import registry
 
 X = np.random.default_rng(0).normal(size=(20, 3))
 Y = np.arange(20) % 2
@@ -69,7 +71,7 @@ BAD = {
     ),
     "a Gram matrix that is not PSD": (
         lambda: learn(np.array([[1.0, 2.0], [2.0, 1.0]]), [0, 1], kernel="precomputed"),
-        ["X is no kernel", "eigenvalue", "mf.psd.project(X)"],
+        ["X is not positive semidefinite", "eigenvalue", "mf.psd.project(X)"],
     ),
     # hints
     "no hints": (lambda: learn(hints=None), ["constraints is missing", "mf.Pairs"]),
@@ -118,8 +120,9 @@ BAD = {
     "method not a name": (lambda: learn(method=3), ["method must be the name", "euclidean"]),
     "unknown kernel": (lambda: learn(kernel="rfb"), ["kernel='rfb'", "did you mean 'rbf'"]),
     "kernel class": (lambda: learn(kernel=mf.kernels.RBF), ["kernel must be a Kernel", "RBF()"]),
-    "kernel that needs parameters": (lambda: learn(kernel="mixture"), ["kernel='mixture'", "give an instance"]),
-    "solver class": (lambda: learn(solver="fast"), ["solver must be a Solver instance", "'fast'"]),
+    "kernel that needs parameters": (lambda: learn(kernel="mixture"), ["kernel='mixture'", "write mixture(kernels="]),
+    "solver class": (lambda: learn(solver=3), ["solver must be a Solver instance, the name of a solver", "got 3"]),
+    "solver name": (lambda: learn(solver="fast"), ["solver='fast' is unknown"]),
     "unknown option": (lambda: learn(nu=0.3), ["option 'nu' is unknown to method 'euclidean'"]),
     "negative seed": (lambda: learn(seed=-1), ["seed must be a whole number of at least 0"]),
     "wrong rank": (lambda: learn(rank="full"), ["rank must be", "auto", "'full'"]),
@@ -146,7 +149,7 @@ def test_truncated_files_name_the_path_and_the_repair(tmp_path):
         mf.load(half_a_file(tmp_path))
 
 
-# Odd but not wrong: it is learned, and the report says so.
+# Unusual but valid: the metric is learned, and the report has a note.
 ODD = {
     "constant features": (
         lambda: learn(np.column_stack([X, np.ones(20)])),
@@ -159,8 +162,55 @@ ODD = {
 }
 
 
+WIDE = X * [1.0, 500.0, 2.0]
+
+
+@pytest.mark.parametrize("form", [np.asarray, lambda A: da.from_array(A, chunks=(7, 2)), np.float32])
+def test_a_column_that_dominates_all_distances_is_noted(form):
+    (note,) = learn(form(WIDE)).report.notes
+    assert note.startswith("column 1 spreads 2")
+    assert "mf.kernels.Standardized(...), or --standardize" in note
+    assert "(krca with kernel=Linear(), epsilon=0.0; lpdesign)" in note
+    frame = pd.DataFrame(WIDE, columns=["a", "b", "c"])
+    assert learn(frame).report.notes[0].startswith("column 'b' spreads 2")
+
+
+def test_columns_of_unequal_scale_are_not_noted_where_they_do_not_matter():
+    for options in (
+        {"kernel": mf.kernels.Standardized(mf.kernels.RBF("median"))},
+        {"kernel": 2 * mf.kernels.Standardized().normalized() + mf.kernels.RBF(0.5, base=mf.kernels.Standardized())},
+        {"method": "krca", "kernel": "linear", "epsilon": 0.0},
+        {"method": "lpdesign"},
+    ):
+        assert not any("spreads" in note for note in learn(WIDE, **options).report.notes), options
+    noted = learn(WIDE, method="krca", kernel="linear", epsilon=1.0).report.notes
+    assert any("spreads" in note for note in noted)  # a ridge depends on scales
+    half = mf.kernels.Standardized() + mf.kernels.Linear()
+    assert any("spreads" in note for note in learn(WIDE, kernel=half).report.notes)
+    assert learn(X).report.notes == ()
+    assert learn(WIDE @ WIDE.T, kernel="precomputed").report.notes == ()
+    flat = np.column_stack([np.ones((20, 2)), X[:, 0]])
+    assert not any("spreads" in note for note in learn(flat).report.notes)
+
+
+def test_a_method_may_declare_a_rank_of_its_own(plugged):
+    euclidean = learning.find_method("euclidean")
+    with plugged(method={"ranked": replace(euclidean, rank=5)}):
+        assert learn(kernel="rbf", method="ranked").report["rank"] == 5
+        assert learn(kernel="rbf", method="ranked", rank=7).report["rank"] == 7
+
+
+def test_the_start_is_the_resolved_kernel():
+    metric = learn(kernel="rbf", method="krca", seed=3)
+    assert metric.start == mf.kernels.RBF("median").resolve(X, seed=3)
+    again = mf.learn(X, Y, method="krca", kernel=metric)
+    assert again.start == metric.kernel
+    assert (0.5 * metric).start == 0.5 * metric.start
+    assert (metric + again).start == metric.start + metric.kernel
+
+
 @pytest.mark.parametrize("case", ODD)
-def test_odd_input_is_told_in_the_report(case):
+def test_odd_input_is_noted_in_the_report(case):
     call, words = ODD[case]
     notes = " ".join(call().report.notes)
     for word in words:
@@ -175,25 +225,106 @@ def test_isolated_graph_nodes_are_told():
 # ------------------------------------------------------------------------------------------------------------- choosing
 
 
-@pytest.mark.parametrize("kind", AUTO)
-def test_auto_takes_the_method_of_the_hint_or_says_that_it_is_not_installed(kind):
-    hints = {
-        "labels": mf.Labels(Y),
-        "pairs": mf.Pairs.from_labels(Y, components=0.5),
-        "chunklets": mf.Chunklets.from_labels(Y, components=0.5),
-        "triplets": mf.Triplets.from_labels(Y),
-    }[kind]
-    metric = mf.learn(X, hints)
-    installed = [name for name in AUTO[kind] if name in [e.name for e in mf.methods()]]
-    assert metric.report.method == installed[0]
-    assert (installed[0] == AUTO[kind][0]) == ("is not installed" not in " ".join(metric.report.notes))
+KINDS = {
+    "kcr": mf.Labels(Y),
+    "idealized": mf.Pairs.from_labels(Y, components=0.5),
+    "krca": mf.Chunklets.from_labels(Y, components=0.5),
+    "lpdesign": mf.Triplets.from_labels(Y),
+}
 
 
-def test_auto_without_any_method_takes_the_base_metric(monkeypatch):
-    monkeypatch.setattr(learning, "AUTO", {"labels": ("nothing", "of the kind")})
-    metric = mf.learn(X, Y)
-    assert metric.report.method == "euclidean"
-    assert metric.report.notes == ("method 'nothing' is not installed: 'euclidean' was taken instead",)
+@pytest.mark.parametrize("method", KINDS)
+def test_auto_takes_the_method_that_declares_itself_for_the_kind(method):
+    report = mf.learn(X, KINDS[method]).report
+    assert report.method == method
+    assert not any("was chosen" in note for note in report.notes)
+
+
+@pytest.fixture
+def without(monkeypatch):
+    """Hide some methods; return the function that does it."""
+    entries = registry.entries
+
+    def hide(*names):
+        monkeypatch.setattr(
+            registry, "entries", lambda kind: [e for e in entries(kind) if kind != "method" or e.name not in names]
+        )
+
+    return hide
+
+
+def test_auto_without_a_declared_method_takes_the_nearest_and_says_so(without):
+    without("lpdesign")
+    report = mf.learn(X, KINDS["lpdesign"]).report
+    assert report.method == "idealized"
+    assert report.notes[0] == "no method declares itself for Triplets: 'idealized', which is for Pairs, was chosen"
+    assert report.converted[0].startswith("Triplets (")
+    without("lpdesign", "idealized")
+    report = mf.learn(X, KINDS["lpdesign"]).report
+    assert report.method == "krca"  # triplets -> pairs -> chunklets
+    assert len(report.converted) == 2
+
+
+def test_auto_never_falls_back_to_a_method_that_does_not_declare_itself(without):
+    without("kcr", "idealized", "krca", "lpdesign")
+    with pytest.raises(
+        InputError, match=r"method='auto' finds no method for Labels.*name a method that accepts Labels"
+    ):
+        mf.learn(X, Y)
+
+
+def test_auto_takes_methods_in_the_declared_order(plugged):
+    solver = learning.find_method("euclidean").solver
+    first = learning.Method(mf.Pairs, mf.kernels.Linear(), solver, order=0)
+    late = learning.Method(mf.Pairs, mf.kernels.Linear(), solver, order=7)
+    with plugged(method={"a-late": late, "z-first": first}):
+        assert mf.learn(X, KINDS["idealized"]).report.method == "z-first"
+    with plugged(method={"a-late": late}):
+        assert mf.learn(X, KINDS["idealized"]).report.method == "idealized"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Ranks(mf.Constraint):
+    """A kind that the core does not know: a rank per row."""
+
+    values: np.ndarray
+    dropped: int = 0
+
+    @property
+    def n(self):
+        return len(self.values)
+
+    @property
+    def size(self):
+        return self.n
+
+    def _select(self, rows, position):
+        return replace(self, values=self.values[rows])
+
+
+def test_auto_for_a_kind_that_the_core_does_not_know(plugged):
+    ranks = Ranks(np.arange(20))
+    with pytest.raises(InputError, match="finds no method for Ranks: none declares itself"):
+        mf.learn(X, ranks)
+    with plugged(constraint={"ranks": Ranks}), pytest.raises(InputError, match="finds no method for Ranks"):
+        mf.learn(X, ranks)
+    halves = {"ranks->labels": lambda constraint, seed: mf.Labels(constraint.values > 9)}
+    with plugged(constraint={"ranks": Ranks}, conversion=halves):
+        report = mf.learn(X, ranks).report
+        assert report.method == "kcr"
+        assert report.notes[0] == "no method declares itself for Ranks: 'kcr', which is for Labels, was chosen"
+    own = learning.Method(Ranks, mf.kernels.Linear(), learning.find_method("euclidean").solver, order=1)
+    with plugged(constraint={"ranks": Ranks}, conversion=halves, method={"sorting": own}):
+        report = mf.learn(X, ranks).report
+        assert (report.method, report.converted, report.notes) == ("sorting", (), ())
+
+
+def test_auto_passes_over_a_method_that_cannot_be_loaded(without, plugged):
+    without("lpdesign")
+    with plugged(method={"broken": "no_such_module_at_all:METHOD"}):
+        notes = mf.learn(X, KINDS["lpdesign"]).report.notes
+        assert any(note.startswith("method 'broken' cannot be loaded: No module named") for note in notes)
+        assert mf.learn(X, KINDS["krca"]).report.method == "krca"
 
 
 class Picky(mf.Solver):
@@ -205,12 +336,11 @@ class Picky(mf.Solver):
         return Solution(problem.kernel, Status.OPTIMAL, 0.0, 0.0, report={"seen": problem.constraint.size})
 
 
-def test_conversions_are_walked_and_told():
-    from dataclasses import dataclass
-
+def test_conversions_are_walked_and_described():
     metric = mf.learn(X, Y, method="euclidean", solver=dataclass(frozen=True)(Picky)())
     assert metric.report.converted == ("Labels (20) → Triplets (200)",)
     assert metric.report.seen == 200
+    assert dict(metric.report.outcome) == {"seen": 200}
 
 
 def test_a_solver_refuses_what_it_does_not_accept_with_both_sides_and_the_repair():
@@ -219,7 +349,7 @@ def test_a_solver_refuses_what_it_does_not_accept_with_both_sides_and_the_repair
         Picky().solve(Problem(space, PAIRS))
 
 
-@pytest.mark.parametrize("field", ["objective", "gap", "report", "kernel"])
+@pytest.mark.parametrize("field", ["objective", "gap", "outcome", "kernel"])
 def test_nan_never_leaves_a_solver(field):
     from metricforge.space import LearnedKernel, represent
 
@@ -229,7 +359,7 @@ def test_nan_never_leaves_a_solver(field):
     if field == "kernel":
         kernel.W[0, 0] = np.nan
     else:
-        good[field] = {"weights": np.array([1.0, np.nan])} if field == "report" else np.nan
+        good[field] = {"weights": np.array([1.0, np.nan])} if field == "outcome" else np.nan
 
     class Broken(mf.Solver):
         accepts = (mf.Constraint,)

@@ -9,10 +9,9 @@ import pytest
 import scipy.sparse as sp
 
 import metricforge as mf
-from metricforge import space
 from metricforge.errors import InputError, MemoryBudgetError
 from metricforge.kernels import RBF, Linear, Polynomial, Spectrum
-from metricforge.space import LearnedKernel, choose_landmarks, landmark_map, pivoted_cholesky, represent
+from metricforge.space import LearnedKernel, Stacked, choose_landmarks, landmark_map, pivoted_cholesky, represent
 
 
 def points(n=120, d=3, seed=0):
@@ -138,26 +137,14 @@ def test_budget_is_respected(monkeypatch):
         represent(RBF(0.4), X, "exact")
     with pytest.raises(MemoryBudgetError, match=r"choosing 200 landmarks among 1000 rows would take 1\.6 MB"):
         _ = represent(RBF(0.4), X, 200).features
-    monkeypatch.setattr(space, "SAMPLE_ROWS", 500)
+    monkeypatch.setattr("metricforge.space.landmarks.SAMPLE_ROWS", 500)
     with pytest.raises(MemoryBudgetError, match="4000 × 40 features"):
         _ = represent(RBF(0.4), points(4000), 40).features
 
 
-@pytest.mark.parametrize(("text", "expected"), [("2GB", 2 * 10**9), ("1.5 GiB", 3 * 2**29), ("12", 12), ("3kb", 3000)])
-def test_amounts_of_memory(text, expected):
-    assert space.parse_bytes(text) == expected
-
-
-@pytest.mark.parametrize("text", ["much", "GB", "1XB"])
-def test_wrong_amounts_of_memory(text, monkeypatch):
-    monkeypatch.setenv("METRICFORGE_MEMORY", text)
-    with pytest.raises(InputError, match="METRICFORGE_MEMORY"):
-        space.memory_budget()
-
-
 @pytest.mark.parametrize("rank", [0, -3, 2.5, True, "all", None])
 def test_wrong_ranks(rank):
-    with pytest.raises(InputError, match=r"rank must be \"auto\", \"exact\" or a positive whole number"):
+    with pytest.raises(InputError, match=r"rank must be \"auto\", \"exact\" or a whole number of at least 1"):
         represent(RBF(0.4), points(), rank)
 
 
@@ -300,3 +287,38 @@ def test_explicit_features_may_have_a_width_of_their_own():
 def test_overflow_is_an_error_not_an_infinity(X, kernel):
     with pytest.raises(InputError, match=r"overflow.*rescale"):
         mf.learn(X, np.arange(X.shape[0]) % 2, method="euclidean", kernel=kernel)
+
+
+def test_features_of_many_rows_need_little_more_than_their_result(rng):
+    """The (rows × landmarks) blocks of the kernel are counted when rows are split into blocks."""
+    import tracemalloc
+
+    X = rng.normal(size=(40_000, 4))
+    full = landmark_map(RBF(0.5), X[:500])
+    wide = full.rotated(rng.normal(size=(full.columns, 5)))  # 5 columns from 500 landmarks
+    stacked = Stacked((wide, wide))
+    assert wide.widest == 500
+    assert stacked.widest == 500
+    for features in (wide, stacked):
+        tracemalloc.start()
+        try:
+            result = features(X)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak <= result.nbytes + 16 * 2**20  # one array of 40,000 × 500 takes 160 MB
+        np.testing.assert_allclose(result[::1000], features.block(X[::1000]), rtol=1e-9, atol=1e-9)
+
+
+def test_tasks_compute_features_in_blocks_as_small_as_in_memory(rng, monkeypatch):
+    import dask.array as da
+
+    X = rng.normal(size=(3000, 4))
+    wide = landmark_map(RBF(0.5), X[:200]).rotated(np.ones((200, 2)))
+    sizes = []
+    block = type(wide).block
+    monkeypatch.setattr(type(wide), "block", lambda self, rows: sizes.append(len(rows)) or block(self, rows))
+    monkeypatch.setattr("metricforge.rows.mapping.WIDE_BYTES", 3 * 8 * 200 * 1000)
+    lazy = wide(da.from_array(X, chunks=(1500, -1)))
+    np.testing.assert_allclose(lazy.compute(scheduler="sync"), block(wide, X), rtol=1e-9, atol=1e-9)
+    assert sorted(sizes) == [500, 500, 1000, 1000]

@@ -1,4 +1,4 @@
-"""The method ``euclidean``: the base kernel's own metric, for any kind of hint."""
+"""The method ``euclidean``: the metric of the base kernel, for any kind of constraint."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ if TYPE_CHECKING:
 
 @hookimpl
 def metricforge_register(registrar: Registrar) -> None:
-    """Add the solver and the method."""
+    """Register the solver and the method."""
     registrar.add("solver", "euclidean", "metricforge_plugins.euclidean.solver:Euclidean")
     registrar.add("method", "euclidean", "metricforge_plugins.euclidean.solver:METHOD")

@@ -1,4 +1,4 @@
-"""The metric before learning: what every other method is compared with."""
+"""The metric before learning, with which every other method is compared."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import ClassVar
 
 from metricforge.constraints import Constraint, Labels
 from metricforge.kernels import Linear
-from metricforge.problem import Method, Problem, Solution, Solver, Status
+from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 
 
 @dataclass(frozen=True)
 class Euclidean(Solver):
-    """Return the base kernel unchanged; the hints are checked and otherwise not used.
+    """Return the base kernel unchanged; the constraint is checked and otherwise not used.
 
     Nothing is optimised, so the objective and the gap are 0.  Cost: none.
     """
@@ -20,7 +20,8 @@ class Euclidean(Solver):
     accepts: ClassVar[tuple[type[Constraint], ...]] = (Constraint,)
 
     def _solve(self, problem: Problem) -> Solution:
-        return Solution(problem.kernel, Status.OPTIMAL, objective=0.0, gap=0.0, certificate="nothing is optimised")
+        certificate = Certificate("nothing is optimised", 0.0)
+        return Solution(problem.kernel, Status.OPTIMAL, objective=0.0, certificate=certificate)
 
 
-METHOD = Method(constraint=Labels, kernel=Linear(), solver=Euclidean())
+METHOD = Method(constraint=Labels, kernel=Linear(), solver=Euclidean(), baseline=True)

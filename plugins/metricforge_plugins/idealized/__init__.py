@@ -1,4 +1,4 @@
-"""The method ``idealized``: kernels made more ideal from similar and dissimilar pairs (Kwok & Tsang 2003)."""
+"""The method ``idealized``: a metric from similar and dissimilar pairs with a margin (Kwok & Tsang 2003)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def metricforge_register(registrar: Registrar) -> None:
-    """Add the solver, the method, and the kernel of an optimum that was left indefinite."""
+    """Register the solver, the method, and the kernel of an indefinite optimum."""
     registrar.add("solver", "idealized", "metricforge_plugins.idealized.solver:Idealized")
     registrar.add("method", "idealized", "metricforge_plugins.idealized.solver:METHOD")
     registrar.add("kernel", "unprojected", "metricforge_plugins.idealized.unprojected:Unprojected")

@@ -14,7 +14,6 @@ from metricforge.constraints import Labels, Pairs
 from metricforge.errors import InputError
 from metricforge.kernels import Kernel
 from metricforge.problem import Problem
-from metricforge.space import check_memory
 
 from .differences import Differences, differences
 from .ideal import entry_alignment
@@ -116,7 +115,7 @@ def _from_labels(solver: Idealized, problem: Problem, labels: Labels) -> Hints:
         )
     rows = np.flatnonzero(labels.codes >= 0)
     codes = labels.codes[rows]
-    Phi = _features(problem, rows)
+    Phi = problem.space.map.of_rows(problem.rows, rows, copies=2)
     neighbors: Any = FROM_LABELS if solver.neighbors == "auto" else solver.neighbors
     chosen = pairs_from_labels(_embedded(solver, Phi), codes, neighbors, solver.radius, seed=problem.seed)
     note = f"{len(chosen.similar)} similar and {len(chosen.dissimilar)} dissimilar pairs were built from labels"
@@ -139,7 +138,8 @@ def hints_of(problem: Problem, pairs: Pairs) -> Hints:
     """Return pairs over the rows that occur in them, with the features of those rows."""
     rows, place = np.unique(np.concatenate([pairs.similar, pairs.dissimilar]), return_inverse=True)
     similar, dissimilar = np.split(place.reshape(-1, 2), [len(pairs.similar)])
-    return Hints(rows, _features(problem, rows), *_stacked(similar, dissimilar))
+    Phi = problem.space.map.of_rows(problem.rows, rows, copies=2)
+    return Hints(rows, Phi, *_stacked(similar, dissimilar))
 
 
 def _closest(solver: Idealized, hints: Hints, neighbors: Any) -> Hints:
@@ -213,13 +213,6 @@ def _embedded(solver: Idealized, Phi: Array) -> Array:
             f"M must have one row and column for each of the kernel's {Phi.shape[1]} features, got shape {M.shape}"
         )
     return np.asarray(Phi @ psd.factor(M))
-
-
-def _features(problem: Problem, rows: Array) -> Array:
-    """Return the float64 features of some rows; only their chunks of a dask array are computed."""
-    m = problem.space.map.columns
-    check_memory(16 * len(rows) * m, f"{len(rows)} × {m} features of the rows in pairs, twice", "lower the rank")
-    return _rows.map_taken(problem.space.map.block, problem.rows, rows, m, np.float64)
 
 
 def _stacked(similar: Array, dissimilar: Array) -> tuple[Array, Array, Array]:

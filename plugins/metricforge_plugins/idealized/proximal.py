@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricforge.cluster import one_thread
+from metricforge.rows.cluster import one_thread
 
 from .differences import Dense, Differences, smat, svec, upper
 from .program import Program

@@ -7,7 +7,6 @@ from the optimum to a kernel and a report.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metricforge import psd as _psd
+from metricforge.checks import number, number_or, one_of, whole_number
 from metricforge.constraints import Constraint, Labels, Pairs
 from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import Kernel, Linear
-from metricforge.problem import Method, Problem, Solution, Solver, Status
+from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import ComparedByContent
 from metricforge.space import LearnedKernel
 
@@ -94,19 +94,15 @@ class Idealized(ComparedByContent, Solver):
     max_iter: int = 1000
 
     def __post_init__(self) -> None:
-        _check_number("nu", self.nu, "between 0 and 1", lambda v: 0 <= v <= 1)
+        number(self.nu, "nu", least=0, most=1)
         for name in ("c_similar", "c_dissimilar"):
-            value = getattr(self, name)
-            if value is not None:
-                _check_number(name, value, "a positive number, or None for 1000 / mean ‖z‖²", lambda v: v > 0)
-        if self.psd not in PSD:
-            raise InputError(f"psd must be one of {', '.join(map(repr, PSD))}, got {self.psd!r}")
+            number_or(getattr(self, name), name, [None], above=0)
+        one_of(self.psd, "psd", PSD)
         check_selection(self.neighbors, self.radius)
         if self.M is not None and not isinstance(self.M, Kernel):
             object.__setattr__(self, "M", _as_metric(self.M))
-        _check_number("tol", self.tol, "a positive number", lambda v: v > 0)
-        if isinstance(self.max_iter, bool) or not isinstance(self.max_iter, int | np.integer) or self.max_iter < 1:
-            raise InputError(f"max_iter must be a whole number >= 1, got {self.max_iter!r}")
+        number(self.tol, "tol", above=0)
+        whole_number(self.max_iter, "max_iter")
 
     def _solve(self, problem: Problem) -> Solution:
         prepared = prepare(self, problem)
@@ -128,20 +124,24 @@ class Idealized(ComparedByContent, Solver):
             warnings.warn(message, ConvergenceWarning, stacklevel=4)
         B = _psd.project(optimum.B) if self.psd == "project" else optimum.B
         learned = LearnedKernel(problem.space.map, prepared.matrix(B))
-        report, notes = self._report(prepared, optimum, B)
+        outcome, notes = self._outcome(prepared, optimum, B)
         return Solution(
             Unprojected(learned) if self.psd == "paper" and _indefinite(B) else learned,
             Status.OPTIMAL if optimum.converged else Status.ITERATION_LIMIT,
             objective=optimum.objective,
-            gap=optimum.gap,
-            certificate="duality gap" if self.psd == "exact" else "duality gap of the program without B ⪰ 0",
+            certificate=Certificate(
+                "gap",
+                optimum.gap,
+                optimum.scale,
+                "" if self.psd == "exact" else "duality gap of the program without B ⪰ 0",
+            ),
             n_iter=optimum.n_iter,
             trace=optimum.trace,
-            report=report,
+            outcome=outcome,
             notes=(*prepared.hints.notes, *notes),
         )
 
-    def _report(
+    def _outcome(
         self, prepared: Prepared, optimum: proximal.Optimum, B: Array
     ) -> tuple[dict[str, Any], tuple[str, ...]]:
         hints, program = prepared.hints, prepared.program
@@ -149,7 +149,7 @@ class Idealized(ComparedByContent, Solver):
         support, error = optimum.alpha > 0, optimum.alpha >= program.cap
         change, learned = self._learned(prepared, optimum)
         w = np.linalg.eigvalsh(optimum.B)
-        report: dict[str, Any] = {
+        outcome: dict[str, Any] = {
             "gamma": optimum.gamma,
             "relative_gap": optimum.gap / optimum.scale if optimum.scale > 0 else 0.0,
             "learned": learned,
@@ -184,12 +184,12 @@ class Idealized(ComparedByContent, Solver):
         if self.psd != "exact":
             negative = int((optimum.change + program.base < 0).sum())
             projected = _psd.project(optimum.B)
-            report["smallest_eigenvalue"] = float(w[0])
-            report["negative_pairs"] = negative
-            report["objective_projected"] = program.primal(projected, program.z.spread(projected) - program.base)[0]
+            outcome["smallest_eigenvalue"] = float(w[0])
+            outcome["negative_pairs"] = negative
+            outcome["objective_projected"] = program.primal(projected, program.z.spread(projected) - program.base)[0]
             if negative and self.psd == "paper":
                 notes.append(f"{negative} pair(s) have a negative squared distance under B, which counts as 0")
-        return report, tuple(notes)
+        return outcome, tuple(notes)
 
     def _alignments(self, prepared: Prepared, W: Array) -> dict[str, float]:
         """Return the alignment with the ideal kernel before and after: of all rows for labels, else of the pairs."""
@@ -246,10 +246,4 @@ def _as_metric(M: Any) -> Array:
     return A
 
 
-def _check_number(name: str, value: Any, wanted: str, allowed: Callable[[float], bool]) -> None:
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if not number or not np.isfinite(value) or not allowed(float(value)):
-        raise InputError(f"{name} must be {wanted}, got {value!r}")
-
-
-METHOD = Method(constraint=Pairs, kernel=Linear(), solver=Idealized())
+METHOD = Method(constraint=Pairs, kernel=Linear(), solver=Idealized(), order=1)

@@ -1,4 +1,4 @@
-"""Choose C_S, C_D and ν by how well the learned metric does, over the grid that reproduces the paper's figures."""
+"""Choose C_S, C_D and ν by the score of the learned metric, over the grid that reproduces the paper's figures."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from metricforge import neighbors, psd
-from metricforge.constraints import Constraint, Labels, Pairs
+from metricforge import join, neighbors, psd
+from metricforge.constraints import Labels, Pairs
 from metricforge.errors import InputError
 from metricforge.kernels import Kernel, Linear
-from metricforge.problem import Problem
-from metricforge.rows import draw
-from metricforge.space import represent
+from metricforge.problem import Problem, check_finite
+from metricforge.rows import count, draw
 
 from . import proximal
 from .differences import differences
@@ -26,7 +25,6 @@ from .ideal import label_alignment, pair_alignment
 from .solver import Idealized
 
 Array = NDArray[Any]
-Relations = TypeVar("Relations", bound=Constraint)
 
 _log = logging.getLogger(__name__)
 
@@ -36,14 +34,14 @@ RATIO = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 """C_S / C_D."""
 NU = (0.2, 0.6)
 SCORED_ROWS = 2000
-"""Rows whose nearest neighbour is looked at: the standard error of an error rate is then below 1.2 %."""
+"""Rows that are classified by their nearest neighbour: the standard error of an error rate is then below 1.2 %."""
 ROUGH = 1e-4
 """Relative gap of the fits that are compared."""
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One point of the grid: the options, and how the metric that they give did."""
+    """One point of the grid: the options, and the score of the metric learned with them."""
 
     solver: Idealized
     score: float
@@ -53,7 +51,7 @@ class Trial:
 
 @dataclass(frozen=True, eq=False)
 class Tuned:
-    """The best solver and all that were tried.
+    """The best solver and all trials.
 
     Attributes
     ----------
@@ -86,51 +84,57 @@ def tune(
     held_out: float | Pairs = 0.3,
     seed: int = 0,
 ) -> Tuned:
-    """Fit every point of a grid and return the one whose metric does best.
+    """Fit every point of a grid and return the one with the best score.
 
     With labels the score is the leave-one-out error of the nearest neighbour on (at most 2000 of) the labelled rows.
-    With pairs a share of them is held out, and the score is how often a held-out dissimilar pair is closer than a
-    held-out similar one.  Among equal scores the higher alignment with the ideal kernel wins.
+    With pairs a share of them is held out, and the score is the share of (similar, dissimilar) couples of held-out
+    pairs of which the dissimilar one is closer.  Of equal scores the one with the higher alignment with the ideal
+    kernel is taken.
 
     Parameters
     ----------
     X, kernel, rank, seed
         As in ``mf.learn``; the kernel is Linear() by default.
-    constraints : Labels, Pairs, or labels y
+    constraints : Constraint, or labels y
+        Labels or Pairs; other kinds are converted as in ``mf.learn``.
     solver : Idealized, optional
         The options that are not tuned.
     c_dissimilar, ratio, nu : sequences of numbers
         The grid: C_D in units of 1 / mean ‖z‖², C_S / C_D, and ν.
     held_out : float in (0, 1), or Pairs
-        With pairs: the share of each kind that is held out, or other pairs of rows of X to judge by.
+        With pairs: the share of each kind that is held out, or other pairs of rows of X for the score.
 
     Notes
     -----
-    Features and pairs are found once; then a fit to a gap of 1e-4 for every point of the grid, 64 by default.
+    Features and pairs are computed once, and then one fit to a relative gap of 1e-4 for each of the (by default 64)
+    points of the grid.
     """
     kernel, solver = kernel or Linear(), solver or Idealized()
-    rows = kernel.check(X, "X")
-    relations = constraints if isinstance(constraints, Constraint) else Labels(constraints)
-    space = represent(kernel.resolve(rows, seed=seed), rows, rank, seed=seed)
-    score: _Labelled | _HeldOut
-    if isinstance(relations, Labels):
-        prepared = prepare(solver, Problem(space, _checked(relations, space.n), seed))
-        score = _Labelled(prepared, seed)
-    elif isinstance(relations, Pairs):
-        _checked(relations, space.n)
-        kept, apart = _split(relations, held_out, seed)
-        prepared = prepare(solver, Problem(space, kept, seed))
-        score = _HeldOut(hints_of(Problem(space, _checked(apart, space.n), seed), apart))
-    else:
-        raise InputError(
-            f"constraints must be Labels or Pairs, got {type(relations).__name__}; convert it with .to(mf.Pairs)"
-        )
-    trials = [_trial(prepared, solver, score, C, r, v, seed) for C, r, v in product(c_dissimilar, ratio, nu)]
-    if not trials:
+    grid = list(product(c_dissimilar, ratio, nu))
+    if not grid:
         raise InputError("c_dissimilar, ratio and nu must each hold at least one number")
-    best = min(trials, key=lambda trial: (trial.score, -trial.alignment))
-    M = np.eye(space.map.columns) if solver.M is None or isinstance(solver.M, Kernel) else solver.M
-    return Tuned(best.solver, best.score, score(M), tuple(trials))
+    rows = kernel.check(X, "X")
+    n = count(rows)
+    usable = join.relations(constraints, n, solver.accepts, seed=seed).usable
+    if isinstance(usable, Pairs):
+        usable, judged = _split(usable, held_out, seed)
+        judged.check(n, "held_out")
+    with join.progress(f"tuning of idealized on {n} rows") as step:
+        space = join.make_space(kernel, rows, rank, seed=seed)
+        with join.solving(solver, space.representation, n):
+            prepared = prepare(solver, Problem(space, usable, seed))
+            score: _Labelled | _HeldOut
+            if isinstance(usable, Labels):
+                score = _Labelled(prepared, seed)
+            else:
+                score = _HeldOut(hints_of(Problem(space, judged, seed), judged))
+            trials = []
+            for C, r, v in grid:
+                trials.append(_trial(prepared, solver, score, C, r, v, seed))
+                step(len(trials), len(grid), score=trials[-1].score)
+            best = min(trials, key=lambda trial: (trial.score, -trial.alignment))
+            M = np.eye(space.map.columns) if solver.M is None or isinstance(solver.M, Kernel) else solver.M
+            return Tuned(best.solver, best.score, score(M), tuple(trials))
 
 
 def _trial(
@@ -147,6 +151,7 @@ def _trial(
         aligned = label_alignment(hints.Phi, hints.codes, W)[0]
     else:
         aligned = pair_alignment(hints.Phi, hints.i, hints.j, hints.dissimilar, W)[0]
+    check_finite(W, options, "W")
     trial = Trial(options, score(W), aligned, bool(np.abs(optimum.change).max() > 1e-3 * program.base.mean()))
     _log.info("c_dissimilar %.3g, c_similar %.3g, nu %.2g: score %.4f", C, C * ratio, nu, trial.score)
     return trial
@@ -159,21 +164,22 @@ class _Labelled:
         hints = prepared.hints
         assert hints.codes is not None
         self.Phi, self.codes = hints.Phi, hints.codes
-        self.asked = draw(len(self.codes), SCORED_ROWS, seed)
+        self.queries = draw(len(self.codes), SCORED_ROWS, seed)
 
     def __call__(self, W: Array) -> float:
         E = self.Phi @ psd.factor(W)
-        index, _ = neighbors.search(E, min(2, len(E)), queries=E[self.asked])
-        # a row is its own nearest neighbour, unless a duplicate of it came first
-        other = np.where(index[:, 0] == self.asked, index[:, -1], index[:, 0])
-        return float(np.mean(self.codes[other] != self.codes[self.asked]))
+        index, _ = neighbors.search(E, min(2, len(E)), queries=E[self.queries])
+        # the nearest neighbour of a row is the row itself, unless a duplicate comes first
+        other = np.where(index[:, 0] == self.queries, index[:, -1], index[:, 0])
+        return float(np.mean(self.codes[other] != self.codes[self.queries]))
 
 
 class _HeldOut:
-    """How often a held-out dissimilar pair is closer than a held-out similar one: 1 − AUC."""
+    """1 − AUC: the share of couples of held-out pairs of which the dissimilar one is closer than the similar one."""
 
-    def __init__(self, apart: Hints) -> None:
-        self.z, self.dissimilar = differences(apart.Phi - apart.Phi.mean(axis=0), apart.i, apart.j), apart.dissimilar
+    def __init__(self, judged: Hints) -> None:
+        self.z = differences(judged.Phi - judged.Phi.mean(axis=0), judged.i, judged.j)
+        self.dissimilar = judged.dissimilar
 
     def __call__(self, W: Array) -> float:
         from sklearn.metrics import roc_auc_score
@@ -181,13 +187,8 @@ class _HeldOut:
         return 1 - float(roc_auc_score(self.dissimilar, self.z.spread(W)))
 
 
-def _checked(relations: Relations, n: int) -> Relations:
-    relations.check(n)
-    return relations
-
-
 def _split(pairs: Pairs, held_out: float | Pairs, seed: int) -> tuple[Pairs, Pairs]:
-    """Return the pairs to learn from and the pairs to judge by, drawn alike from both kinds where not given."""
+    """Return the pairs to learn from and the pairs for the score: the same share of both kinds unless given."""
     if isinstance(held_out, Pairs):
         if not (len(held_out.similar) and len(held_out.dissimilar)):
             raise InputError("held_out must hold similar and dissimilar pairs, to compare one kind with the other")
@@ -195,13 +196,13 @@ def _split(pairs: Pairs, held_out: float | Pairs, seed: int) -> tuple[Pairs, Pai
     if not 0 < held_out < 1:
         raise InputError(f"held_out must be between 0 and 1, or Pairs, got {held_out!r}")
     rng = np.random.default_rng(seed)
-    kept, apart = [], []
+    kept, judged = [], []
     for name in ("similar", "dissimilar"):
         side = getattr(pairs, name)
         if len(side) < 2:
             raise InputError(f"constraints: {name} holds {len(side)} pair(s); tuning needs two to hold one out")
         order = rng.permutation(len(side))
         cut = min(max(1, round(held_out * len(side))), len(side) - 1)
-        apart.append(side[order[:cut]])
+        judged.append(side[order[:cut]])
         kept.append(side[order[cut:]])
-    return Pairs(kept[0], kept[1], n=pairs.n), Pairs(apart[0], apart[1], n=pairs.n)
+    return Pairs(kept[0], kept[1], n=pairs.n), Pairs(judged[0], judged[1], n=pairs.n)

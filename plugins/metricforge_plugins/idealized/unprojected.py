@@ -1,4 +1,4 @@
-"""The kernel of an optimum that was left as the paper's quadratic program gives it: not positive semidefinite."""
+"""The learned kernel of the quadratic program of the paper, which may be indefinite."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from typing import Any
 from numpy.typing import NDArray
 
 from metricforge.errors import InputError
-from metricforge.kernels import Kernel
-from metricforge.rows import ComparedByContent
-from metricforge.space import LearnedKernel
+from metricforge.space import FeatureMap, LearnedKernel, OverFeatures
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Unprojected(ComparedByContent, Kernel):
-    """φ(x)'Bφ(y) with an indefinite B: squared distances that come out negative count as 0.
+class Unprojected(OverFeatures):
+    """The form φ(x)'Bφ(y) with an indefinite B; negative squared distances count as 0.
 
     Parameters
     ----------
@@ -28,17 +26,9 @@ class Unprojected(ComparedByContent, Kernel):
     form: LearnedKernel
 
     @property
-    def takes(self) -> str:
-        """What the base kernel takes."""
-        return self.form.takes
-
-    def validate(self, X: Any, name: str) -> None:
-        """Let the base kernel look at the rows."""
-        self.form.validate(X, name)
-
-    def resolve(self, X: Any, *, seed: int = 0) -> Unprojected:
-        """Return itself: it was resolved when it was learned."""
-        return self
+    def map(self) -> FeatureMap:  # type: ignore[override]
+        """The features φ."""
+        return self.form.map
 
     def block(self, X: Any, Y: Any) -> Array:
         """Return Φ_X B Φ_Y'."""
@@ -48,9 +38,13 @@ class Unprojected(ComparedByContent, Kernel):
         """Return φ(x_i)'Bφ(y_i)."""
         return self.form.paired(X, Y)
 
+    def bilinear(self, d: int) -> Array:
+        """Return F B F' where φ(x) = F'[x, 1]."""
+        return self.form.bilinear(d)
+
     def embedding(self) -> Any:
-        """Raise: no Euclidean embedding has these distances."""
+        """Raise InputError: no Euclidean embedding has these distances."""
         raise InputError(
-            'psd="paper" left B with negative eigenvalues, so no Euclidean embedding has its distances; '
+            'psd="paper" gave a B with negative eigenvalues, so no Euclidean embedding has its distances; '
             'learn with psd="exact" or psd="project" to transform rows'
         )

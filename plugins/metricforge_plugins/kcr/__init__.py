@@ -12,6 +12,6 @@ if TYPE_CHECKING:
 
 @hookimpl
 def metricforge_register(registrar: Registrar) -> None:
-    """Add the solver and the method."""
+    """Register the solver and the method."""
     registrar.add("solver", "kcr", "metricforge_plugins.kcr.solver:KCR")
     registrar.add("method", "kcr", "metricforge_plugins.kcr.solver:METHOD")

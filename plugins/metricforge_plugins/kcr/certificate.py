@@ -1,10 +1,10 @@
-"""A lower bound on the optimum: a feasible point of the dual, made from the multipliers of the smoothed problem.
+"""A lower bound on the optimum: a feasible point of the dual, from the multipliers of the smoothed problem.
 
 For 0 <= β_ij <= a_i <= 1 with Σ β_ij τ_ij <= 0 and λI + Σ β_ij τ_ij z_ij z_ij' ⪰ 0, z_ij = φ_i − φ_j,
 
     Σ_i a_i (2 − n_i⁺) + Σ_ij β_ij  <=  optimum,
 
-because [x]₊ >= a x and [x]₊ >= b x for multipliers in [0, 1], and what is left depends on W and h by
+because [x]₊ >= a x and [x]₊ >= b x for multipliers in [0, 1], and the rest depends on W and h by
 ⟨λI + Σ β τ z z', W⟩ − h Σ β τ >= 0.  For the logistic bound [x]₊ >= a x becomes log(1 + e^x) >= a x + H(a), with the
 entropy H(a) = −a log a − (1 − a) log(1 − a), and 2 − n_i⁺ becomes 1 − n_i⁺.
 """
@@ -15,32 +15,29 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricforge import eigen
+from metricforge.rows import Array
 
 from .objective import Multipliers, Objective, Smoothing
 
-Array = NDArray[Any]
-
 DENSE = 1000
-"""Features up to which all eigenpairs are computed; beyond, the lowest few."""
+"""Up to this many features all eigenpairs are computed; beyond, the FEW lowest."""
 FEW = 12
-"""How many."""
 
 
 @dataclass(frozen=True, eq=False)
-class Certificate:
-    """What the multipliers at a point say.
+class DualBound:
+    """The lower bound from the multipliers at a point.
 
     Attributes
     ----------
     bound : float
         The lower bound.
     dual : float
-        The same before it was scaled to satisfy the matrix inequality: what the bound tends to.
+        The value before the multipliers were scaled to satisfy the matrix inequality; the bound converges to it.
     loss : float
-        How much of the gap is due to smoothing.
+        The part of the gap that is due to smoothing.
     peak : float
         The largest a_i.
     values, vectors : (k,) and (m, k) arrays
@@ -55,12 +52,12 @@ class Certificate:
     vectors: Array
 
 
-def certify(objective: Objective, root: Array, lam: float, P: Array, h: float, smoothing: Smoothing) -> Certificate:
-    """Make a dual feasible point from the derivatives at (P, h).
+def certify(objective: Objective, root: Array, lam: float, P: Array, h: float, smoothing: Smoothing) -> DualBound:
+    """Return the bound of a dual feasible point made from the derivatives at (P, h).
 
-    The multipliers with τ = +1 shrink until Σ β τ <= 0, then all of them until the matrix inequality holds; a_i is then
-    the best that the β_ij of its row allow.  At an exact minimiser of the smoothed problem both factors are 1.
-    ``root`` is C with φ = C f for the coordinates f of the objective.
+    The multipliers with τ = +1 are scaled down until Σ β τ <= 0, then all of them until the matrix inequality holds;
+    then a_i is the best value that the β_ij of its row allow.  At an exact minimiser of the smoothed problem both
+    factors are 1.  ``root`` is C with φ = C f for the coordinates f of the objective.
 
     Cost: O(p (m + r)) and O(n m²) for M = Σ β τ z z', O(m³) for its eigenvalues; memory O(m² + block).
     """
@@ -80,16 +77,16 @@ def certify(objective: Objective, root: Array, lam: float, P: Array, h: float, s
     M = (F * degree) @ F.T - R - R.T
     M = root @ M @ root.T
     values, vectors = _lowest(M)
-    # rounding must not make an infeasible point look feasible
+    # subtract a rounding bound, so that an infeasible point is not taken for feasible
     lowest = float(values[0]) - m * np.finfo(np.float64).eps * float(np.abs(M).max())
     c = min(1.0, lam / -lowest) if lowest < 0 else 1.0
     total = theta * plus + minus
     bound, dual = (_value(objective, factor * top) + factor * total for factor in (c, 1.0))
-    return Certificate(bound, dual, loss, float(top.max()), values, vectors)
+    return DualBound(bound, dual, loss, float(top.max()), values, vectors)
 
 
 def trivial_bound(objective: Objective) -> float:
-    """Return the bound of β = 0: what rows without company lose in any case."""
+    """Return the bound of β = 0: the loss of rows without another row of their class."""
     return _value(objective, np.zeros(objective.pairs.n))
 
 
@@ -131,7 +128,7 @@ def _largest(C: Any) -> Array:
 
 
 def _loss(part: Multipliers, smoothing: Smoothing) -> float:
-    """Return Σ a_i μ b_ij (1 − b_ij) / 2 and the same of the outer hinges: the smoothed value less the dual one."""
+    """Return Σ a_i μ b_ij (1 − b_ij) / 2 and the same for the outer hinges: the smoothed value minus the dual value."""
     beta = np.abs(_entries(part.C))
     inner = 0.5 * smoothing.mu * float((beta * (1 - part.b)).sum())
     return inner + 0.5 * smoothing.width * float((part.a * (1 - part.a / smoothing.cap)).sum())
@@ -146,7 +143,7 @@ def _lowest(M: Array) -> tuple[Array, Array]:
     M = (M + M.T) / 2
     if len(M) > DENSE:
         w, V = eigen.top(-M, FEW, tol=1e-6)
-        # an iterative solver may miss the lowest one, a Cholesky factor does not
+        # an iterative solver may miss the lowest eigenvalue; a Cholesky factorisation verifies it
         if _is_positive(M, 1e-6 * abs(w[0]) + w[0]):
             return -w - 1e-6 * abs(w[0]), V
     w, V = np.linalg.eigh(M)

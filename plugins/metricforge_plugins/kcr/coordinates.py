@@ -1,29 +1,27 @@
-"""Coordinates in which the problem is well conditioned, and where the descent starts in them."""
+"""Coordinates in which the problem is well conditioned, and the starting point of the descent in them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from metricforge.rows import Array
 
 DIRECTIONS = 25
-"""The most discriminant directions a descent starts from."""
+"""Maximal number of discriminant directions in the starting point."""
 CLASSES = 200
-"""Discriminant directions are those of at most this many classes, the largest ones."""
+"""Discriminant directions are computed from at most this many classes, the largest ones."""
 SPARE = 4
-"""Columns beyond those directions: a factor with room to spare has no spurious minima in practice."""
+"""Random columns added to those directions: in practice a factor with spare columns has no spurious minima."""
 
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
     """f = C⁻¹ (φ − φ̄) with CC' = t (I + S / s), S the covariance of the rows, t its trace and s its mean eigenvalue.
 
-    Directions in which the rows vary much are scaled down, those in which they hardly vary are left to the penalty: a
-    descent needs several times fewer steps than in φ.  The factor t makes them the same in any unit of φ.  With
+    Directions of large variance are scaled down, directions of small variance are left to the penalty: a descent needs
+    several times fewer steps than in φ.  The factor t makes the coordinates independent of the unit of φ.  With
     W = C⁻ᵀ P P' C⁻¹, tr W = ⟨P, Q P⟩ where Q = C⁻¹ C⁻ᵀ.
 
     Attributes
@@ -60,18 +58,18 @@ def coordinates(Phi: Array, mean: Array) -> Coordinates:
 
 
 def discriminant(F: Array, codes: Array, seed: int) -> Array:
-    """Return a start (m, r): discriminant directions weighted by how far they set classes apart, and a few random ones.
+    """Return a start (m, r): discriminant directions weighted by how well they separate classes, and random ones.
 
-    In these coordinates S + s I is a multiple of the identity, so the directions of linear discriminant analysis with a
-    ridge of the mean eigenvalue are the principal ones of the class means.  Less of a ridge fits the rows learned from
-    too well to start from.  Cost: O(n m) time.
+    In these coordinates S + s I is a multiple of the identity, so the directions of linear discriminant analysis with
+    the mean eigenvalue as ridge are the principal directions of the class means.  A smaller ridge overfits the training
+    rows.  Cost: O(n m) time.
     """
     m = len(F)
     counts = np.bincount(codes)
-    largest = np.argsort(-counts, kind="stable")[:CLASSES]
+    largest = np.argsort(-counts, kind="stable")[: min(CLASSES, int(np.count_nonzero(counts)))]
     sums = np.stack([np.bincount(codes, weights=row, minlength=len(counts))[largest] for row in F])
     U, s, _ = np.linalg.svd(sums / np.sqrt(counts[largest]), full_matrices=False)
-    # classes may have the same mean, or means that depend on each other
+    # class means may be equal or linearly dependent
     keep = min(len(counts) - 1, DIRECTIONS, int(np.count_nonzero(s)))
     V = U[:, :keep] * s[:keep]
     noise = np.random.default_rng(seed).normal(size=(m, min(SPARE, m - keep)))

@@ -1,4 +1,4 @@
-"""Minimise the objective: L-BFGS on a factor of growing rank while the smoothing gets finer, until the bound is met."""
+"""Minimise the objective: L-BFGS on a factor of growing rank with decreasing smoothing, until the gap is closed."""
 
 from __future__ import annotations
 
@@ -8,51 +8,52 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .certificate import Certificate, certify, trivial_bound
+from metricforge.rows import Array
+
+from .certificate import DualBound, certify, trivial_bound
 from .objective import Objective, Smoothing
 
-Array = NDArray[Any]
 log = logging.getLogger(__name__)
 
 COARSEST, FINER, FINEST = 0.5, 0.2, 1e-6
-"""Smoothing starts at this width and gets finer by this factor; below the last, rounding takes over."""
-APART, WITHIN = 2.0, 1.5
-"""The mean squared distance, and the squared radius, that a descent starts at."""
+"""The initial smoothing width, the strongest reduction of it, and the width below which rounding dominates."""
+START_DISTANCE, START_RADIUS = 2.0, 1.5
+"""The mean squared distance and the squared radius of the starting point."""
 SHARE = 0.3
-"""The part of the tolerance that smoothing may use up."""
-LOOK = 50
+"""The share of the tolerance that smoothing may take."""
+CHECK_EVERY = 50
 """Steps between two certificates."""
 MEMORY = 40
-"""Pairs of vectors that L-BFGS keeps."""
+"""Pairs of vectors in the memory of L-BFGS."""
 SEARCH = 60
-"""Evaluations of one line search: after a change of smoothing the first step may cross a kink, hard to hit in 20."""
+"""Maximal number of evaluations of a line search: after a change of smoothing the first step may cross a kink, and
+the default of 20 is too few."""
 GRADIENT = 1e-5
-"""L-BFGS stops where the gradient is below this share of that of the trace."""
+"""L-BFGS stops when the gradient is below this share of the gradient of the trace."""
 PATIENCE = 200
-"""Steps that a run gets before columns are added although not all are in use: L-BFGS forgets what it learned then."""
+"""Steps of a run before columns are added although not all are in use, because that resets the memory of L-BFGS."""
 VANISHED = 1e-3
-"""A singular value of P below this share of the largest is as good as none: its column may be replaced."""
-IDLE, HARDLY = 4, 5
-"""After so many runs in a row of fewer than so many steps there is nothing left to gain."""
+"""A singular value of P below this share of the largest counts as zero: its column may be replaced."""
+IDLE, FEW_STEPS = 4, 5
+"""Stop after IDLE consecutive runs shorter than FEW_STEPS steps."""
 ENDS = ("done", "limit", "stuck")
 
 
 @dataclass
 class State:
-    """Where a descent is, and the best it has seen.
+    """The current point of a descent, and the best point so far.
 
     Attributes
     ----------
     P, h, smoothing
         The current point.
     best : (P, h)
-        The point with the least exact objective, ``value``.
+        The point with the smallest exact objective, ``value``.
     bound : float
         The best lower bound on the optimum.
     move : str
-        What was decided last.
+        The last decision.
     """
 
     P: Array
@@ -67,7 +68,7 @@ class State:
 
     @property
     def gap(self) -> float:
-        """An upper bound on the best value less the optimum."""
+        """An upper bound on the best value minus the optimum."""
         return max(self.value - self.bound, 0.0)
 
 
@@ -75,9 +76,9 @@ class State:
 class Descent:
     """Minimise an objective.
 
-    Every `LOOK` steps the exact objective and a lower bound are computed, and one of these is decided: the gap is small
-    enough (done); the outer slope should change (cap); smoothing keeps the gap open (finer); W lacks rank, and the
-    directions that violate the matrix inequality most are added to it (grow); or go on.
+    Every `CHECK_EVERY` steps the exact objective and a lower bound are computed, and a decision is made: the gap is
+    small enough (done); change the outer slope (cap); smooth less, because smoothing dominates the gap (finer); add the
+    directions that violate the matrix inequality most, because W lacks rank (grow); or continue.
     """
 
     objective: Objective
@@ -88,26 +89,26 @@ class Descent:
     step: Callable[..., None]
 
     def start(self, P: Array) -> State:
-        """Begin at a mean squared distance of `APART` and a squared radius of `WITHIN`, on the coarsest objective."""
+        """Return the state at a mean squared distance of `START_DISTANCE` and a squared radius of `START_RADIUS`."""
         smoothing = Smoothing(COARSEST, logistic=self.objective.logistic)
         F = self.objective.F
-        P = P * np.sqrt(APART * F.shape[1] / (2 * np.square(P.T @ F).sum()))
-        h = WITHIN
+        P = P * np.sqrt(START_DISTANCE * F.shape[1] / (2 * np.square(P.T @ F).sum()))
+        h = START_RADIUS
         return State(P, h, smoothing, (P, h), self.objective.exact(P, h), trivial_bound(self.objective))
 
     def resume(self, other: State) -> State:
-        """Begin where a descent on fewer pairs ended."""
+        """Return the state at the end of a descent on fewer pairs."""
         value = self.objective.exact(other.P, other.h)
         point = (other.P, other.h)
         return State(*point, other.smoothing, point, value, trivial_bound(self.objective))
 
     def run(self, state: State) -> State:
-        """Go on from a state until the gap is met, the steps are used up, or nothing moves any more."""
+        """Continue from a state until the gap is closed, ``max_iter`` is reached, or runs no longer make progress."""
         idle = 0
         while state.move not in ENDS:
             before = state.n_iter
             certificate = self._descend(state)
-            idle = idle + 1 if state.n_iter < before + HARDLY else 0
+            idle = idle + 1 if state.n_iter < before + FEW_STEPS else 0
             if idle >= IDLE:
                 state.move = "stuck"
             elif state.move == "cap":
@@ -125,13 +126,13 @@ class Descent:
 
     # -- one run of L-BFGS ---------------------------------------------------------------------------------------
 
-    def _descend(self, state: State) -> Certificate:
-        """Run L-BFGS at one smoothing and rank until something is decided."""
+    def _descend(self, state: State) -> DualBound:
+        """Run L-BFGS at one smoothing and rank until a decision is made."""
         from scipy.optimize import minimize
 
         shape, smoothing = state.P.shape, state.smoothing
         steps, last = 0, np.inf
-        certificate: Certificate | None = None
+        certificate: DualBound | None = None
 
         def evaluate(x: Array) -> tuple[float, Array]:
             value, gradient, slope = self.objective(x[:-1].reshape(shape), float(x[-1]), smoothing)
@@ -144,8 +145,8 @@ class Descent:
             state.n_iter += 1
             steps += 1
             self.step(state.n_iter, self.max_iter, gap=state.gap)
-            if steps % LOOK == 0 or state.n_iter >= self.max_iter:
-                certificate = self._look(state)
+            if steps % CHECK_EVERY == 0 or state.n_iter >= self.max_iter:
+                certificate = self._check(state)
                 state.move = self._decide(state, certificate, last - value, steps)
                 last = value
             if state.move:
@@ -170,14 +171,14 @@ class Descent:
         )
         if state.move and certificate is not None:
             return certificate
-        # it stopped by itself: as far down as it gets at this smoothing and rank
-        certificate = self._look(state)
+        # L-BFGS has converged at this smoothing and rank
+        certificate = self._check(state)
         state.move = self._decide(state, certificate, 0.0, PATIENCE) or (
             "finer" if state.smoothing.mu > FINEST else "again"
         )
         return certificate
 
-    def _look(self, state: State) -> Certificate:
+    def _check(self, state: State) -> DualBound:
         value = self.objective.exact(state.P, state.h)
         if value < state.value:
             state.value, state.best = value, (state.P, state.h)
@@ -193,10 +194,10 @@ class Descent:
 
     # -- decisions -----------------------------------------------------------------------------------------------
 
-    def _decide(self, state: State, found: Certificate, drop: float, steps: int) -> str:
-        """Return the next move, '' to go on.
+    def _decide(self, state: State, found: DualBound, drop: float, steps: int) -> str:
+        """Return the next decision, '' to continue.
 
-        ``drop`` is what the smoothed objective fell by since the last look, ``steps`` how long this run is.
+        ``drop`` is the decrease of the smoothed objective since the last check, ``steps`` the length of this run.
         """
         if state.gap <= self.tol * state.value:
             return "done"
@@ -215,17 +216,17 @@ class Descent:
                 return "grow"
         return ""
 
-    def _finer(self, state: State, found: Certificate) -> float:
-        """Return the next width, no finer than the tolerance asks for (but finer)."""
+    def _finer(self, state: State, found: DualBound) -> float:
+        """Return the next smoothing width, no smaller than the tolerance requires."""
         enough = 0.5 * SHARE * self.tol * state.value / max(found.loss, 1e-300)
         return state.smoothing.mu * float(np.clip(enough, FINER, 0.5))
 
-    def _grown(self, state: State, found: Certificate) -> Array:
-        """Return P without vanished columns and with the most violated directions, scaled by a search."""
+    def _grown(self, state: State, found: DualBound) -> Array:
+        """Return P without vanished columns and with the most violated directions, scaled by a line search."""
         U, s, _ = np.linalg.svd(state.P, full_matrices=False)
         P = (U * s)[:, s > VANISHED * s[0]] if s[0] > 0 else state.P[:, :0]
         m, r = P.shape
-        excess = -found.values / self.lam - 1  # how much each direction violates λI + M ⪰ 0
+        excess = -found.values / self.lam - 1  # the violation of λI + M ⪰ 0 along each direction
         k = min(int(np.count_nonzero(excess > 0)), m - r, max(2, r))
         if k == 0:
             return state.P
@@ -243,7 +244,7 @@ class Descent:
 
 
 def _cap(cap: float, peak: float) -> float:
-    """Return the outer slope for multipliers of at most ``peak``: four times that, changed only when far off."""
+    """Return the outer slope for multipliers up to ``peak``: four times as large, changed only if far from that."""
     if peak > 0.6 * cap:
         return min(1.0, 4 * cap)
     if 0 < peak < 0.1 * cap:

@@ -1,21 +1,18 @@
-"""The fused loops over pairs, compiled; the only file that imports numba.
+"""Compiled loops over pairs; the only file here that imports numba.
 
-The loops over pairs run over a range of rows i and add up, for x_ij = 1 + τ_ij (‖y_i − y_j‖² − h), the smoothed data
+`grouped` and `listed` run over a range of rows i and sum, for x_ij = 1 + τ_ij (‖y_i − y_j‖² − h), the smoothed data
 term, its slope in h and its gradient in Y.  They release the GIL, so ranges run in threads; no two ranges write to the
-same place, so the answer does not depend on the number of threads.  `shells` counts votes.
+same entries, so the result does not depend on the number of threads.  `shells` counts votes.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from metricforge.rows import Array
 
-# Sums may be reordered, which vectorises them; NaN and infinity keep their meaning.
+# Sums may be reordered, which allows vectorisation; NaN and infinity are respected.
 _FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 
@@ -30,6 +27,15 @@ def _outer(x: float, width: float) -> tuple[float, float]:  # pragma: no cover
         return x + np.log1p(e), 1.0 / (1.0 + e)
     e = np.exp(x)
     return np.log1p(e), e / (1.0 + e)
+
+
+@njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _longest(begin: Array, end: Array) -> int:  # pragma: no cover
+    """Return the length of the longest of some ranges."""
+    longest = 0
+    for i in range(len(begin)):
+        longest = max(longest, end[i] - begin[i])
+    return longest
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)  # type: ignore[untyped-decorator]
@@ -59,14 +65,12 @@ def grouped(
     i1: int,
     Gt: Array,
 ) -> tuple[float, float]:  # pragma: no cover
-    """Add rows i0:i1, each against its whole group: rows ``group[i]``, of which ``same[i]`` share its class.
+    """Add rows i0:i1, each compared with its group: rows ``group[i]``, of which ``same[i]`` share its class.
 
-    ``Yt`` and the gradient ``Gt`` are (r, n): the loops over j then read and write neighbouring numbers.
+    ``Yt`` and the gradient ``Gt`` are (r, n), so the loops over j access contiguous memory.
     """
     r = len(Yt)
-    longest = 0
-    for i in range(i0, i1):
-        longest = max(longest, group[i, 1] - group[i, 0])
+    longest = _longest(group[i0:i1, 0], group[i0:i1, 1])
     d = np.empty(longest)
     c = np.empty(longest)
     value = 0.0
@@ -122,12 +126,9 @@ def listed(
     i1: int,
     G: Array,
 ) -> tuple[float, float]:  # pragma: no cover
-    """Add rows i0:i1, each against its own list of partners: of its class up to ``split[i]``, of others from there."""
+    """Add rows i0:i1, each compared with its list of partners: of its class up to ``split[i]``, then of others."""
     r = Y.shape[1]
-    longest = 0
-    for i in range(i0, i1):
-        longest = max(longest, begin[i + 1] - begin[i])
-    c = np.empty(longest)
+    c = np.empty(_longest(begin[i0:i1], begin[i0 + 1 : i1 + 1]))
     value = 0.0
     slope = 0.0
     for i in range(i0, i1):
@@ -162,7 +163,7 @@ def listed(
 
 @njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def shells(D: Array, radii: Array, codes: Array, votes: Array) -> None:  # pragma: no cover
-    """Count for each query, a row of D, the rows of each class that the last of the descending radii still holds."""
+    """Count for each query, a row of D, the rows of each class between two of the descending radii."""
     for i in range(len(D)):
         for j in range(D.shape[1]):
             k = 0

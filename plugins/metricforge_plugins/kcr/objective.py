@@ -1,47 +1,50 @@
-"""The objective of eq. (9), smoothed, with its gradient in a factor of W."""
+"""The smoothed objective of eq. (9), and its gradient in a factor of W."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .pairs import Compared, Distances, Grouped
+from metricforge.rows import Array
+from metricforge.rows.threads import in_threads, thread_pool
 
-Array = NDArray[Any]
+from .pairs import Compared, Grouped, PairBlock
+
+if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
 
 COMPILE_FROM = 40_000
-"""Pairs from which the compiled loops pay: below, a whole fit in NumPy takes less time than loading them."""
+"""From this many pairs on, the compiled loops are used: below, a whole fit in NumPy is faster than loading them."""
 THREADS_FROM = 250_000
-"""Pairs from which the loops are cut into ranges for threads."""
+"""From this many pairs on, the loops are split into ranges for threads."""
 RANGES = 16
-"""How many ranges: a constant, so that sums do not depend on the machine."""
+"""The number of ranges: constant, so that sums do not depend on the machine."""
 OUTER = 10.0
-"""The outer hinge, a sum of many inner ones, is smoothed over this many times their width."""
+"""The smoothing width of the outer hinge, whose argument sums many inner ones, as a multiple of theirs."""
 EXACT = 1e-12
-"""A smoothing width that adds less to a hinge than rounding does."""
+"""A smoothing width whose effect on a hinge is below rounding."""
 
 
 @dataclass(frozen=True)
 class Smoothing:
-    """How hinges are rounded off.
+    """How the hinges are smoothed.
 
     Attributes
     ----------
     mu : float
         The inner hinge becomes φ(x) = max over 0 <= b <= 1 of b x + μ b (1 − b) / 2: equal to [x]₊ where |x| >= μ/2,
-        above it by at most μ/8 in between.  The outer one alike, over 10 μ.
+        larger by at most μ/8 in between.  The outer hinge is smoothed likewise, over 10 μ.
     cap : float
-        The slope of the outer hinge, at most 1.  Where all multipliers of the solution stay below the cap the solution
-        is that of slope 1 (an exact penalty), and the problem is better conditioned by the factor 1 / cap.
+        The slope of the outer hinge, at most 1.  If all multipliers of the solution are below the cap, the solution is
+        that of slope 1 (an exact penalty), and the problem is better conditioned by the factor 1 / cap.
     logistic : bool
-        Ψ(x) = log(1 + e^(x−1)) in place of [x]₊ outside (Sec. 4 of the paper); it needs no smoothing.
+        Whether the outer function is Ψ(x) = log(1 + e^(x−1)) instead of [x]₊ (Sec. 4 of the paper); it needs no
+        smoothing.
     """
 
     mu: float
@@ -87,12 +90,12 @@ class Objective:
     ρ²_ij = ‖P'(f_i − f_j)‖² on the columns f_i of F.  F holds centred features in coordinates of their own (see
     `metricforge_plugins.kcr.coordinates`), in which λ tr W has a matrix, ``penalty`` (m, m).
 
-    Cost of one evaluation: O(m (n + m) r + p r) for p pairs; memory for Y (n, r) and its gradient beside F.
+    Cost of one evaluation: O(m (n + m) r + p r) for p pairs; memory for F, Y (n, r) and its gradient.
     """
 
     def __init__(self, F: Array, pairs: Compared, penalty: Array, *, logistic: bool = False) -> None:
         self.F, self.pairs, self.penalty, self.logistic = F, pairs, penalty, logistic
-        # [2 − n_i⁺ + ...]₊ = [1 + x]₊ with x what the paper writes inside its step function; log(1 + e^x) alike
+        # [2 − n_i⁺ + ...]₊ = [1 + x]₊ with x the argument of the step function in the paper; likewise log(1 + e^x)
         self.offset = (1.0 if logistic else 2.0) - pairs.plus
         self.compiled = pairs.count >= COMPILE_FROM
 
@@ -110,11 +113,11 @@ class Objective:
         return data + float(np.vdot(P, self.penalty @ P))
 
     def without_metric(self) -> tuple[float, float]:
-        """Return the best h at W = 0, where every distance is 0, and the objective there."""
+        """Return the best h at W = 0, where every distance is 0, and its objective."""
         plus, minus = self.pairs.plus, self.pairs.sizes - self.pairs.plus
         kinds, counts = np.unique(np.stack([self.offset, plus, minus]), axis=1, return_counts=True)
         offset, plus, minus = kinds[:, :, None]
-        # h > 1 only adds; below, the hinge is piecewise linear with kinks where a row's bracket is 0
+        # beyond h = 1 the objective increases; below, the hinge is piecewise linear with kinks where a bracket is 0
         with np.errstate(divide="ignore", invalid="ignore"):
             kinks = ((offset + plus + minus) / (plus - minus)).ravel()
         h = np.unique(np.append(np.linspace(0, 1, 21), kinks[(kinks > 0) & (kinks < 1)]))
@@ -128,7 +131,7 @@ class Objective:
         return self._blocks((P.T @ self.F).T, h, smoothing)
 
     def close(self) -> None:
-        """Let the threads go."""
+        """Shut down the threads."""
         if "_threads" in self.__dict__:
             self._threads.shutdown()
 
@@ -161,7 +164,7 @@ class Objective:
 
     @cached_property
     def _threads(self) -> ThreadPoolExecutor:
-        return ThreadPoolExecutor(min(RANGES, os.cpu_count() or 1))
+        return thread_pool(RANGES)
 
     def _loops(self, Yt: Array, h: float, smoothing: Smoothing) -> tuple[float, float, Array]:
         from . import loops
@@ -179,14 +182,15 @@ class Objective:
             value, slope = loops.grouped(Yt, pairs.group, pairs.same, offset, *how, 0, pairs.n, Gt)
             return value, slope, Gt
         ranges = self._ranges
-        alone = len(pairs.starts) > 2  # ranges of whole groups write to rows of their own
+        alone = len(pairs.starts) > 2  # ranges of whole groups write to disjoint rows
         Gts = [np.zeros_like(Yt)] * len(ranges) if alone else [np.zeros_like(Yt) for _ in ranges]
-        run: Callable[..., tuple[float, float]] = loops.grouped
-        jobs = [
-            self._threads.submit(run, Yt, pairs.group, pairs.same, offset, *how, i0, i1, Gt)
-            for (i0, i1), Gt in zip(ranges, Gts, strict=True)
-        ]
-        done = [job.result() for job in jobs]
+
+        def run(job: tuple[tuple[int, int], Array]) -> tuple[float, float]:
+            (i0, i1), Gt = job
+            found: tuple[float, float] = loops.grouped(Yt, pairs.group, pairs.same, offset, *how, i0, i1, Gt)
+            return found
+
+        done = list(in_threads(run, zip(ranges, Gts, strict=True), self._threads))
         Gt = Gts[0] if alone else np.add.reduce(Gts)
         return sum(v for v, _ in done), sum(s for _, s in done), Gt
 
@@ -196,7 +200,7 @@ class Objective:
         return self.pairs.ranges(RANGES)
 
 
-def _weights(part: Distances, a: Array, b: Array) -> Any:
+def _weights(part: PairBlock, a: Array, b: Array) -> Any:
     if part.begin is None:
         return part.tau * b * a[:, None]
     from scipy.sparse import csr_array

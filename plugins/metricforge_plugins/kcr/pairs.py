@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import heapq
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from metricforge.neighbors import search
-from metricforge.rows import blocks
-
-Array = NDArray[Any]
+from metricforge.neighbors import nearest_by_class
+from metricforge.rows import Array, blocks
 
 LOT = 8
-"""Rows of one class that stay together in a random group.  A class that is spread thinner meets too few of its own."""
+"""Minimal number of rows of a class in a random group: with fewer, a row is compared with too few of its own class."""
 
 
-class Distances(NamedTuple):
-    """Squared distances of some rows to some columns, τ = ±1 beside each: (b, c) arrays, or flat with ``begin``."""
+class PairBlock(NamedTuple):
+    """Squared distances D of some rows to some columns, and τ = ±1: (b, c) arrays, or flat with ``begin``."""
 
     rows: slice
     cols: slice
@@ -32,49 +30,58 @@ class Distances(NamedTuple):
     partner: Array | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Grouped:
-    """Every pair inside groups of rows; one group of all rows is every pair there is.
-
-    Attributes
-    ----------
-    order : (n,) int array
-        Rows group by group, and class by class inside a group.  All else refers to this order.
-    group, same : (n, 2) int arrays
-        Where the group of a row, and the rows of its class inside it, begin and end.
-    """
-
-    order: Array
-    group: Array
-    same: Array
+class _Comparisons(ABC):
+    """Which rows are compared with which."""
 
     @property
-    def n(self) -> int:
-        """The number of rows."""
-        return len(self.order)
-
-    @cached_property
-    def plus(self) -> Array:
-        """n_i⁺, the number of rows of the same class that row i is compared with, itself included."""
-        return (self.same[:, 1] - self.same[:, 0]).astype(np.float64)
-
-    @cached_property
+    @abstractmethod
     def sizes(self) -> Array:
         """The number of rows that each row is compared with, itself included."""
-        return (self.group[:, 1] - self.group[:, 0]).astype(np.float64)
+
+    @cached_property
+    def n(self) -> int:
+        """The number of rows."""
+        return len(self.sizes)
 
     @cached_property
     def count(self) -> int:
         """The number of ordered pairs, each row with itself included."""
         return int(self.sizes.sum())
 
+
+@dataclass(frozen=True, eq=False)
+class Grouped(_Comparisons):
+    """Every pair inside groups of rows; a single group gives all pairs.
+
+    Attributes
+    ----------
+    order : (n,) int array
+        Rows ordered by group, and by class inside a group.  All else refers to this order.
+    group, same : (n, 2) int arrays
+        Begin and end of the group of each row, and of the rows of its class inside the group.
+    """
+
+    order: Array
+    group: Array
+    same: Array
+
+    @cached_property
+    def plus(self) -> Array:
+        """n_i⁺, the number of rows of the same class that row i is compared with, itself included."""
+        return (self.same[:, 1] - self.same[:, 0]).astype(np.float64)
+
+    @property
+    def sizes(self) -> Array:
+        """The size of the group of each row."""
+        return (self.group[:, 1] - self.group[:, 0]).astype(np.float64)
+
     @cached_property
     def starts(self) -> Array:
-        """Where groups begin, and n."""
+        """The beginnings of the groups, and n."""
         return np.append(np.unique(self.group[:, 0]), self.n)
 
     def ranges(self, pieces: int) -> list[tuple[int, int]]:
-        """Return row ranges that end where a group ends, about equal; one group is cut anywhere."""
+        """Return row ranges of about equal size that end at the end of a group; a single group is cut anywhere."""
         ends = np.linspace(0, self.n, pieces + 1).astype(np.int64)
         if len(self.starts) > 2:
             ends = np.unique(self.starts[np.searchsorted(self.starts, ends)])
@@ -86,10 +93,10 @@ class Grouped:
         stop = self.starts[np.searchsorted(self.starts, enough, side="right").clip(1, len(self.starts) - 1)]
         return Grouped(self.order[:stop], self.group[:stop], self.same[:stop])
 
-    def distances(self, Y: Array) -> Iterator[Distances]:
+    def distances(self, Y: Array) -> Iterator[PairBlock]:
         """Yield the squared distances of centred Y (n, r), block by block."""
         square = np.einsum("ij,ij->i", Y, Y)
-        place = self.same[:, 0]  # tells classes apart inside a group
+        place = self.same[:, 0]  # identifies the class inside a group
         for lo, hi in pairwise(self.starts):
             for part in blocks(hi - lo, 64 * (hi - lo)):
                 rows, cols = slice(lo + part.start, lo + part.stop), slice(lo, hi)
@@ -98,19 +105,19 @@ class Grouped:
                 D += square[rows, None]
                 D += square[cols]
                 tau = np.where(place[rows, None] == place[cols], 1.0, -1.0)
-                yield Distances(rows, cols, np.maximum(D, 0, out=D), tau)
+                yield PairBlock(rows, cols, np.maximum(D, 0, out=D), tau)
 
 
 @dataclass(frozen=True, eq=False)
-class Listed:
+class Listed(_Comparisons):
     """A list of partners for every row, itself included: those of its class first.
 
     Attributes
     ----------
     begin : (n + 1,) int array
-        Where the list of row i begins in ``partner``.
+        The beginning of the list of row i in ``partner``.
     split : (n,) int array
-        Where its partners of other classes begin.
+        The beginning of its partners of other classes.
     partner : (p,) int array
     """
 
@@ -119,14 +126,9 @@ class Listed:
     partner: Array
 
     @property
-    def n(self) -> int:
-        """The number of rows."""
-        return len(self.split)
-
-    @property
     def order(self) -> Array:
-        """The rows as they were given."""
-        return np.arange(self.n)
+        """The rows in their original order."""
+        return np.arange(len(self.split))
 
     @cached_property
     def plus(self) -> Array:
@@ -138,12 +140,7 @@ class Listed:
         """The number of partners of each row, itself included."""
         return np.diff(self.begin).astype(np.float64)
 
-    @property
-    def count(self) -> int:
-        """The number of ordered pairs, each row with itself included."""
-        return len(self.partner)
-
-    def distances(self, Y: Array) -> Iterator[Distances]:
+    def distances(self, Y: Array) -> Iterator[PairBlock]:
         """Yield the squared distances of Y (n, r), block by block."""
         longest = int(np.diff(self.begin).max())
         for rows in blocks(self.n, 8 * longest * (Y.shape[1] + 8)):
@@ -152,7 +149,7 @@ class Listed:
             own = np.repeat(np.arange(rows.start, rows.stop), np.diff(begin))
             Z = Y[own] - Y[partner]
             tau = np.where(np.arange(begin[0], begin[-1]) < self.split[own], 1.0, -1.0)
-            yield Distances(rows, slice(0, self.n), np.einsum("ij,ij->i", Z, Z), tau, begin - begin[0], partner)
+            yield PairBlock(rows, slice(0, self.n), np.einsum("ij,ij->i", Z, Z), tau, begin - begin[0], partner)
 
 
 Compared = Grouped | Listed
@@ -164,9 +161,9 @@ def all_pairs(codes: Array) -> Grouped:
 
 
 def random_groups(codes: Array, size: float, rng: np.random.Generator) -> Grouped:
-    """Deal the rows at random into groups of about ``size`` and compare every pair inside a group.
+    """Assign the rows at random to groups of about ``size`` and compare every pair inside a group.
 
-    Each class is dealt in lots of equal size, about its share of a group but at least `LOT` rows (or the whole class).
+    Each class is split into lots of equal size, about its share of a group, at least `LOT` rows (or the whole class).
     """
     n, n_groups = len(codes), max(1, round(len(codes) / size))
     lots: list[Array] = []
@@ -191,35 +188,28 @@ def _grouped(codes: Array, group: Array) -> Grouped:
 
 
 def _runs(keys: Array) -> Array:
-    """Return for each entry where its run of equal keys begins and ends."""
+    """Return begin and end of the run of equal keys of each entry."""
     starts = np.flatnonzero(np.append(True, keys[1:] != keys[:-1]))
     ends = np.append(starts[1:], len(keys))
     return np.repeat(np.stack([starts, ends], axis=1), ends - starts, axis=0)
 
 
 def neighbour_lists(Phi: Array, codes: Array, k: int) -> Listed:
-    """Compare each row with its k/2 nearest rows of its own class and its k/2 nearest of other classes.
+    """Compare each row with the k/2 nearest rows of its own class and the k/2 nearest of other classes.
 
-    Cost: an exact search, O(n² m) time.
+    Cost: that of `metricforge.neighbors.nearest_by_class`, O(n² m) time for exact searches.
     """
-    n, half = len(codes), max(1, k // 2)
-    near: list[list[Array]] = [[] for _ in range(2)]
-    rows: list[Array] = []
-    for c in range(int(codes.max()) + 1):
-        own, other = np.flatnonzero(codes == c), np.flatnonzero(codes != c)
-        rows.append(own)
-        few = min(half, len(own) - 1)
-        inside = search(Phi[own], few)[0] if few else np.empty((len(own), 0), dtype=np.int64)
-        near[0].append(np.column_stack([own, own[inside]]))
-        near[1].append(other[search(Phi[other], min(half, len(other)), queries=Phi[own])[0]])
-    sizes = np.zeros((2, n), dtype=np.int64)
-    for kind in range(2):
-        for own, found in zip(rows, near[kind], strict=True):
-            sizes[kind, own] = found.shape[1]
+    near = [
+        (found.queries, np.column_stack([found.queries, found.same[0]]), found.other[0])
+        for found in nearest_by_class(Phi, codes, max(1, k // 2))
+    ]
+    sizes = np.zeros((2, len(codes)), dtype=np.int64)
+    for own, same, other in near:
+        sizes[0, own], sizes[1, own] = same.shape[1], other.shape[1]
     begin = np.append(0, np.cumsum(sizes.sum(axis=0)))
     split = begin[:-1] + sizes[0]
     partner = np.empty(begin[-1], dtype=np.int64)
-    for start, found_of in ((begin[:-1], near[0]), (split, near[1])):
-        for own, found in zip(rows, found_of, strict=True):
-            partner[start[own, None] + np.arange(found.shape[1])] = found
+    for own, same, other in near:
+        partner[begin[own, None] + np.arange(same.shape[1])] = same
+        partner[split[own, None] + np.arange(other.shape[1])] = other
     return Listed(begin, split, partner)

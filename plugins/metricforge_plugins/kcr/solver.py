@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricforge import rows as _rows
+from metricforge.checks import number_or, one_of, whole_number, whole_number_or
 from metricforge.constraints import Constraint, Labels
-from metricforge.errors import ConvergenceWarning, InputError, UnknownNameError, nearest
-from metricforge.kernels import RBF, is_number
-from metricforge.problem import Method, Problem, Solution, Solver, Status
-from metricforge.space import LearnedKernel, check_memory
+from metricforge.errors import ConvergenceWarning, InputError
+from metricforge.kernels import RBF
+from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
+from metricforge.rows import Array
+from metricforge.space import LearnedKernel
 
 from .coordinates import Coordinates, coordinates, discriminant
 from .descent import Descent, State
@@ -22,25 +23,23 @@ from .objective import Objective
 from .pairs import Compared, Grouped, all_pairs, neighbour_lists, random_groups
 from .radius import validated
 
-Array = NDArray[Any]
-
 PAIRS = ("auto", "all", "random", "neighbors")
 BANDWIDTHS = ("auto", "joint", "validated")
 BOUNDS = ("hinge", "logistic")
 N_PAIRS = 640_000
-"""Pairs compared by default: every pair up to 800 rows."""
+"""Default number of pairs: all pairs up to 800 rows."""
 GROUP, EACH = 40, 10
-"""The least number of rows that a row is compared with: 40, or 10 for each class where these are fewer.  Where
-``n_pairs`` is too few for that, rows are drawn."""
+"""The minimal number of rows that a row is compared with: 40, or 10 per class where these are fewer.  If ``n_pairs`` is
+too small for that, rows are sampled."""
 HELD_OUT, MOST_HELD_OUT = 0.1, 3000
-"""The share, and the most, of rows that a validated radius is tried on."""
+"""The share and the maximal number of rows held out to validate the radius."""
 MOST_REFERENCE = 100_000
-"""The most rows that vote on the held-out ones."""
+"""The maximal number of rows that vote on the held-out ones."""
 TOL, SAMPLED_TOL = 1e-3, 5e-2
-"""The relative gap to reach, for all pairs and for a sample of them."""
+"""The relative gap to reach for all pairs, and for a sample of them."""
 WARM = 100_000
-"""Pairs of the part of the groups on which a descent with many more of them begins."""
-CERTIFICATE = "objective less a dual feasible value"
+"""If there are many more pairs than this, a descent starts on groups with about this many pairs."""
+DEFINITION = "objective less a dual feasible value"
 
 
 @dataclass(frozen=True)
@@ -52,40 +51,40 @@ class KCR(Solver):
 
         Σ_i [2 − n_i⁺ + Σ_j [1 + τ_ij (ρ²_ij − h)]₊]₊ + λ tr W,        (eq. 9)
 
-    a convex upper bound on the number of rows that the rule gets wrong.  ``bound="logistic"`` puts log(1 + e^(x−1)) in
-    place of the outer [x]₊.  The constraint 1'Σ1 = 0 of the paper is left out: it changes nothing, because λ tr W alone
-    removes what it forbids.
+    a convex upper bound on the number of rows that the rule misclassifies.  ``bound="logistic"`` replaces the outer
+    [x]₊ by log(1 + e^(x−1)).  The constraint 1'Σ1 = 0 of the paper is omitted: because of λ tr W, the minimiser
+    satisfies it anyway.
 
     W = LL' is found by L-BFGS on L and h with smoothed hinges.  The certificate is a feasible point of the dual;
-    ``gap`` is the exact objective less its value, so optimum >= objective − gap always.
+    ``gap`` is the exact objective minus its value, so optimum >= objective − gap always.
 
-    Cost: O(n m² + m³) once, then O(n m r + p r) a step for p pairs and rank r, a few hundred steps; memory 16 n m
-    bytes.  At the default ``n_pairs`` n is at most 32,000 here, however many rows there are.
+    Cost: O(n m² + m³) once, then O(n m r + p r) per step for p pairs and rank r, a few hundred steps; memory 16 n m
+    bytes.  With the default ``n_pairs``, n is at most 32,000 here, even for more rows.
 
     Parameters
     ----------
     lam : "auto" or float > 0
-        λ.  "auto" is √n · v, with n the rows compared and v their mean squared distance under the base kernel: its
-        weight beside the sum over rows falls as 1/√n.
+        λ.  "auto" is √n · v, with n the number of rows compared and v their mean squared distance under the base
+        kernel: relative to the sum over rows it decreases as 1/√n.
     pairs : {"auto", "all", "random", "neighbors"}
-        Which pairs Σ_j, and n_i⁺, run over.  "random": rows are dealt at random into groups, and each is compared with
-        its group.  "neighbors": half of the partners are the nearest of the same class, half the nearest of others.
-        "auto": all where there are at most ``n_pairs``, else random.
+        The pairs in Σ_j and n_i⁺.  "random": rows are assigned at random to groups, and each is compared with its
+        group.  "neighbors": half of the partners are the nearest of the same class, half the nearest of others.
+        "auto": all if there are at most ``n_pairs``, else random.
     n_pairs : int, optional
-        How many at the most, each row with itself included; default: 640,000, and for "neighbors" no more than 40 a
-        row.  A row is compared with at least 40, or 10 for each class where these are fewer; where ``n_pairs`` does
-        not suffice for that, rows are drawn.
+        The maximal number of pairs, each row with itself included; default: 640,000, and for "neighbors" at most 40
+        per row.  A row is compared with at least 40, or 10 per class where these are fewer; if ``n_pairs`` is too
+        small for that, rows are sampled.
     bandwidth : {"auto", "joint", "validated"}
-        "joint": h is the minimiser's.  "validated": one row in ten (at most 3000) is held out of the fit, and of
-        {1, 10^(-1/3), ..., 10^(-8/3)} h and 0 the squared radius with the least error on them is taken.  "auto": joint
-        where all pairs are compared, else validated.
+        "joint": h of the minimiser.  "validated": one row in ten (at most 3000) is held out of the fit, and the squared
+        radius is the one of {1, 10^(-1/3), ..., 10^(-8/3)} h and 0 with the smallest error on them.  "auto": joint
+        if all pairs are compared, else validated.
     bound : {"hinge", "logistic"}
-        The outer bound.
+        The outer function.
     tol : "auto" or float > 0
-        The gap to reach, relative to the objective.  "auto" is 1e-3 for all pairs and 5e-2 for a sample of them, which
-        tells the objective no better; most of that gap is the bound's.
+        The gap to reach, relative to the objective.  "auto" is 1e-3 for all pairs and 5e-2 for a sample of them, whose
+        sampling error is of that size; most of that gap is due to the lower bound.
     max_iter : int
-        Steps of L-BFGS.
+        The maximal number of steps of L-BFGS.
 
     References
     ----------
@@ -105,21 +104,13 @@ class KCR(Solver):
 
     def __post_init__(self) -> None:
         for name in ("lam", "tol"):
-            value = getattr(self, name)
-            if value != "auto" and not (is_number(value) and 0 < value < np.inf):
-                raise InputError(f'{name} must be "auto" or a positive number, got {value!r}')
+            number_or(getattr(self, name), name, ["auto"], above=0)
         for name, known in (("pairs", PAIRS), ("bandwidth", BANDWIDTHS), ("bound", BOUNDS)):
-            value = getattr(self, name)
-            if value not in known:
-                raise UnknownNameError(f"{name}={value!r} is unknown; {nearest(str(value), known)}")
+            one_of(getattr(self, name), name, known)
         if self.n_pairs is not None and self.pairs == "all":
-            raise InputError(f'n_pairs={self.n_pairs!r} contradicts pairs="all"; leave one of them out')
-        for name in ("n_pairs", "max_iter"):
-            value = getattr(self, name)
-            if value is None and name == "n_pairs":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-                raise InputError(f"{name} must be a positive whole number, got {value!r}")
+            raise InputError(f'n_pairs={self.n_pairs!r} contradicts pairs="all"; give only one of them')
+        whole_number_or(self.n_pairs, "n_pairs", [None])
+        whole_number(self.max_iter, "max_iter")
 
     def _solve(self, problem: Problem) -> Solution:
         assert isinstance(problem.constraint, Labels)
@@ -127,14 +118,17 @@ class KCR(Solver):
         tol = (SAMPLED_TOL if sample.sampled else TOL) if isinstance(self.tol, str) else float(self.tol)
         codes = problem.constraint.codes[sample.rows]
 
+        def features(rows: Array) -> Array:
+            return problem.space.map.of_rows(problem.rows, rows, copies=3, gather=True)
+
         if sample.pairs == "neighbors":
-            Phi = _features(problem, sample.rows)
+            Phi = features(sample.rows)
             pairs: Compared = neighbour_lists(Phi, codes, max(2, sample.n_pairs // len(codes) - 1))
         else:
             rng = np.random.default_rng(problem.seed)
             size = sample.n_pairs / len(codes)
             pairs = all_pairs(codes) if sample.pairs == "all" else random_groups(codes, size, rng)
-            Phi = _features(problem, sample.rows[pairs.order])
+            Phi = features(sample.rows[pairs.order])
         codes = codes[pairs.order]
         mean = Phi.mean(axis=0)
         spread = _spread(Phi, mean)
@@ -146,8 +140,8 @@ class KCR(Solver):
         logistic = self.bound == "logistic"
         state = _descend(F, codes, pairs, axes, lam, tol, self.max_iter, logistic, problem)
         L = axes.factor(state.best[0])
-        told = self._radius(problem, sample, L, state.best[1])
-        told |= {
+        outcome = self._radius(problem, sample, L, state.best[1])
+        outcome |= {
             "lam": lam,
             "lower_bound": state.bound,
             "learned_rank": int(np.linalg.matrix_rank(L, tol=1e-3 * np.linalg.norm(L, 2))),
@@ -156,25 +150,24 @@ class KCR(Solver):
             "rows_compared": pairs.n,
             "unlabelled": problem.n - problem.constraint.size,
         }
-        met = state.gap <= tol * state.value
-        if not met:
-            repair = "raise max_iter or lam" if state.move == "limit" else "rounding allows no more, so raise lam"
+        converged = state.gap <= tol * state.value
+        if not converged:
+            repair = "raise max_iter or lam" if state.move == "limit" else "rounding prevents more, so raise lam"
             warnings.warn(
                 f"kcr stopped after {state.n_iter} steps with a gap of {state.gap / state.value:.2%} of the objective, "
-                f"short of tol={tol:g}; {repair}, or accept a larger tol",
+                f"above tol={tol:g}; {repair}, or set a larger tol",
                 ConvergenceWarning,
                 stacklevel=3,
             )
         return Solution(
             kernel=LearnedKernel(problem.space.map, L @ L.T),
-            status=Status.OPTIMAL if met else Status.ITERATION_LIMIT,
+            status=Status.OPTIMAL if converged else Status.ITERATION_LIMIT,
             objective=state.value,
-            gap=state.gap,
-            certificate=CERTIFICATE,
+            certificate=Certificate("gap", state.gap, abs(state.value), DEFINITION),
             n_iter=state.n_iter,
             trace=tuple(state.trace),
-            report=told,
-            notes=_remarks(codes, told, sample, problem.constraint),
+            outcome=outcome,
+            notes=_notes(outcome, sample, problem.constraint),
         )
 
     # -- which rows ----------------------------------------------------------------------------------------------
@@ -185,13 +178,13 @@ class KCR(Solver):
         n = len(labelled)
         if len(labels.classes) < 2:
             raise InputError(
-                f"y has {len(labels.classes)} class over {n} labelled rows, so nothing is known to be different; kcr "
-                "needs at least two classes"
+                f"y has {len(labels.classes)} class over {n} labelled rows, so no two rows are known to be different; "
+                "give labels of at least two classes"
             )
         if len(labels.classes) == n:
             raise InputError(
-                f"y has {n} classes over {n} labelled rows, one row each, so nothing is known to be alike and none can "
-                "be classified; give labels that rows share (numbers that are measured are no classes: bin them first)"
+                f"y has {n} classes over {n} labelled rows, one row each, so no two rows are known to be alike; "
+                "give labels that rows share (bin measured numbers into classes first)"
             )
         most = N_PAIRS if self.n_pairs is None else int(self.n_pairs)
         pairs = self.pairs if self.pairs != "auto" else "all" if n * n <= most else "random"
@@ -205,25 +198,30 @@ class KCR(Solver):
         first = np.zeros(n, dtype=bool)
         first[np.unique(labels.codes[drawn], return_index=True)[1]] = True
         kept, spare = drawn[first], drawn[~first]
-        held = spare[: min(MOST_HELD_OUT, round(HELD_OUT * n) or 1)] if validate else spare[:0]
-        pool = np.concatenate([kept, spare[len(held) :]])
+        held_out = spare[: min(MOST_HELD_OUT, round(HELD_OUT * n) or 1)] if validate else spare[:0]
+        pool = np.concatenate([kept, spare[len(held_out) :]])
         least = min(GROUP, EACH * len(labels.classes))
         rows = np.sort(pool[: max(2, most // least)] if sampled else pool)
-        return Sample(rows, np.sort(pool), np.sort(held), pairs, most, sampled)
+        return Sample(rows, np.sort(pool), np.sort(held_out), pairs, most, sampled)
 
     def _radius(self, problem: Problem, sample: Sample, L: Array, h: float) -> dict[str, Any]:
-        """Return the radius, joint or validated, as entries of the report."""
-        told: dict[str, Any] = {"radius": float(np.sqrt(h)), "joint_radius": float(np.sqrt(h)), "bandwidth": "joint"}
-        if len(sample.held) == 0:
-            return told
+        """Return the radius, joint or validated, as entries of the outcome."""
+        joint_only: dict[str, Any] = {
+            "radius": float(np.sqrt(h)),
+            "joint_radius": float(np.sqrt(h)),
+            "bandwidth": "joint",
+        }
+        if len(sample.held_out) == 0:
+            return joint_only
         codes = problem.constraint.codes  # type: ignore[attr-defined]
         refer = sample.pool[_rows.draw(len(sample.pool), MOST_REFERENCE, problem.seed)]
-        Z, held = (_embedded(problem, L, part) for part in (refer, sample.held))
-        found, error, joint = validated(Z, codes[refer], held, codes[sample.held], h)
-        return told | {
+        embed = problem.space.map.rotated(L)
+        Z, queries = (embed.of_rows(problem.rows, part) for part in (refer, sample.held_out))
+        found, error, joint = validated(Z, codes[refer], queries, codes[sample.held_out], h)
+        return joint_only | {
             "radius": float(np.sqrt(found)),
             "bandwidth": "validated",
-            "held_out": len(held),
+            "held_out": len(queries),
             "held_out_error": error,
             "joint_error": joint,
         }
@@ -231,41 +229,23 @@ class KCR(Solver):
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Which rows take part: ``rows`` are compared, ``held`` are held out, ``pool`` is all but these."""
+    """The rows used: ``rows`` are compared, ``held_out`` validate the radius, ``pool`` are the other labelled rows."""
 
     rows: Array
     pool: Array
-    held: Array
+    held_out: Array
     pairs: str
     n_pairs: int
     sampled: bool
 
 
-def _features(problem: Problem, rows: Array) -> Array:
-    """Return the float64 features of some rows; those of the others are never computed.
-
-    They are computed here, in the same blocks wherever the rows live: descent on a problem that is not convex makes
-    visible differences of other roundings.
-    """
-    space = problem.space
-    n, m = len(rows), space.map.columns
-    check_memory(24 * n * m, f"the features of {n} rows", "lower the rank, or n_pairs")
-    return np.asarray(space.map(_rows.take(space.rows, rows)), dtype=np.float64)
-
-
-def _embedded(problem: Problem, L: Array, rows: Array) -> Array:
-    """Return the float64 features of some rows times L; of a dask array nothing wider than that is gathered."""
-    embed = problem.space.map.rotated(L)
-    return _rows.map_taken(embed.block, problem.rows, rows, embed.columns, np.float64)
-
-
 def _spread(Phi: Array, mean: Array) -> float:
-    """Return the mean squared distance between rows of Φ, or raise when there is none."""
+    """Return the mean squared distance between rows of Φ, or raise InputError when it is 0."""
     square = float(np.einsum("ij,ij->", Phi, Phi)) / len(Phi)
     spread = 2 * (square - float(mean @ mean))
     if spread <= 1e-12 * square:
         raise InputError(
-            "X: the kernel cannot tell any two labelled rows apart (all features are constant); check the columns of X"
+            "X: no two labelled rows differ under the kernel (all features are constant); check the columns of X"
         )
     return spread
 
@@ -281,7 +261,7 @@ def _descend(
     logistic: bool,
     problem: Problem,
 ) -> State:
-    """Minimise; where there are many groups, over some of them first."""
+    """Minimise the objective; if there are many groups, over some of them first."""
 
     def descent(part: Compared, share: float, done: int) -> Descent:
         objective = Objective(np.ascontiguousarray(F[:, : part.n]), part, share * lam * axes.trace, logistic=logistic)
@@ -304,25 +284,25 @@ def _descend(
     return whole.run(whole.start(P))
 
 
-def _remarks(codes: Array, told: dict[str, Any], sample: Sample, labels: Labels) -> tuple[str, ...]:
-    said = []
-    if told["unlabelled"]:
-        said.append(f"{told['unlabelled']} row(s) have no label and were left out")
+def _notes(outcome: dict[str, Any], sample: Sample, labels: Labels) -> tuple[str, ...]:
+    notes = []
+    if outcome["unlabelled"]:
+        notes.append(f"{outcome['unlabelled']} row(s) have no label and were ignored")
     if sample.sampled and len(sample.rows) < len(sample.pool):
-        beside = f" beside {len(sample.held)} held out to choose the radius" if len(sample.held) else ""
-        said.append(
-            f"{len(sample.rows)} of {len(sample.pool)} rows were drawn for the fit{beside}; n_pairs decides how many"
+        other = f", besides {len(sample.held_out)} held out to choose the radius" if len(sample.held_out) else ""
+        notes.append(
+            f"{len(sample.rows)} of {len(sample.pool)} rows were sampled for the fit{other}; n_pairs sets how many"
         )
     alone = int(np.count_nonzero(np.bincount(labels.codes[labels.codes >= 0]) == 1))
     if alone:
-        said.append(
+        notes.append(
             f"{alone} class(es) have one row, which no metric can classify: each adds at least 1 to the objective"
         )
-    if told["learned_rank"] == 0:
-        said.append(f"lam={told['lam']:.3g} is so large that the best metric is none: every distance is 0; lower lam")
-    if told["radius"] == 0:
-        said.append("the radius is 0: the nearest training row decides")
-    return tuple(said)
+    if outcome["learned_rank"] == 0:
+        notes.append(f"lam={outcome['lam']:.3g} is so large that the best metric is 0: every distance is 0; lower lam")
+    if outcome["radius"] == 0:
+        notes.append("the radius is 0: the nearest training row decides")
+    return tuple(notes)
 
 
-METHOD = Method(constraint=Labels, kernel=RBF("median"), solver=KCR())
+METHOD = Method(constraint=Labels, kernel=RBF("median"), solver=KCR(), order=1)

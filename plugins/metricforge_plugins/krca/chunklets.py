@@ -1,18 +1,15 @@
-"""Chunklets as the mathematics needs them: rows group by group, and contrasts inside each group."""
+"""Rows ordered by group, and orthonormal contrasts inside each group."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricforge.constraints import Chunklets
 from metricforge.errors import InputError
-
-Array = NDArray[Any]
+from metricforge.rows import Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,11 +19,11 @@ class Groups:
     Attributes
     ----------
     order : (n,) int array
-        The numbers of their rows, group by group.
+        The numbers of their rows, ordered by group.
     sizes : (c,) int array
-        How many rows each group has.
+        The number of rows of each group.
     singletons, outside : int
-        Groups of one row, which are left out, and rows in no group.
+        The numbers of groups of one row, which are ignored, and of rows in no group.
     """
 
     order: Array
@@ -41,14 +38,14 @@ class Groups:
 
     @property
     def contrasts(self) -> int:
-        """The rank of H: one less than its rows for each group."""
+        """The rank of H: the number of rows less one per group."""
         return self.n - len(self.sizes)
 
 
 def groups_of(chunklets: Chunklets) -> Groups:
-    """Return the groups of at least two rows, or raise when there is none.
+    """Return the groups of at least two rows, or raise InputError when there is none.
 
-    A group of one row adds nothing to C of eq. (1) but would count in its n, and so only scale C down.
+    A group of one row adds nothing to C of eq. (1), but would count in n and so scale C down.
     """
     codes = chunklets.codes
     sizes = np.bincount(codes[codes >= 0], minlength=chunklets.size)
@@ -58,25 +55,27 @@ def groups_of(chunklets: Chunklets) -> Groups:
     singletons = int(np.count_nonzero(sizes == 1))
     if not len(order):
         raise InputError(
-            f"constraints: no group has two rows ({singletons} sample(s) are alone in theirs), so nothing is known "
-            "about how rows of one group vary; give groups of at least two rows"
+            f"constraints: no group has two rows ({singletons} sample(s) are alone in their group), so there is no "
+            "variation inside groups to learn from; give groups of at least two rows"
         )
     return Groups(order, sizes[sizes > 1], singletons, int(np.count_nonzero(codes < 0)))
 
 
 def contrasts(K: Array, sizes: Array) -> Array:
-    """Return K Q for the (q, n) values K on rows that lie group by group: (q, n − #groups).
+    """Return K Q, (q, n − #groups), for the (q, n) values K on rows ordered by group.
 
     Q (n × (n − #groups)) has orthonormal columns with QQ' = H, eq. (5).  Inside a group of s rows it is an orthonormal
     basis of the vectors that sum to 0, here the one of the Householder reflection that swaps 1/√s and the first axis:
 
         (x'Q)_j = d_j − Σ_i d_i / (s + √s)      with the differences d_j = x_j − x_1, j = 2 .. s.
 
-    Like Helmert's basis it begins with differences, so values that are nearly equal lose no digits; unlike it, all
-    groups go at once whatever their sizes.  Cost: O(q n) time, three times the result in memory.
+    Like Helmert's basis it starts from differences, so nearly equal values lose no digits; unlike it, it treats groups
+    of different sizes in one pass.  Cost: O(q n) time, three times the result in memory.
     """
     size = int(sizes[0])
-    if (sizes == size).all():  # the usual stream of pairs: no index arrays, so a small update is not all overhead
+    if (
+        sizes == size
+    ).all():  # groups of equal size, as in a stream of pairs, need no index arrays: faster for small updates
         each = K.reshape(len(K), len(sizes), size)
         D: Array = each[:, :, 1:] - each[:, :, :1]
         D -= D.sum(axis=2, keepdims=True) / (size + sqrt(size))

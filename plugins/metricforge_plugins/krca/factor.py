@@ -1,28 +1,25 @@
-"""The Cholesky factor of a matrix that grows: packed by columns, so that a new column goes at the end."""
+"""A Cholesky factor that grows by columns: packed, so that new columns are appended at the end."""
 
 from __future__ import annotations
 
 from functools import cached_property
 from math import isqrt
 from threading import Lock
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from metricforge.rows import Array
 from metricforge.space import check_memory
 
-Array = NDArray[Any]
-
 FEW = 4
-"""Up to so many right-hand sides are solved one by one from the packed factor; for more it is unpacked (level 3)."""
+"""Up to FEW right-hand sides are solved one by one from the packed factor; for more it is unpacked (BLAS level 3)."""
 
 
 class Factor:
     """The upper triangular U with U'U = A, A positive definite of order r.
 
-    U is packed column by column (LAPACK's "U" packing): r (r + 1) / 2 numbers, and the factor of a leading part of A
-    is a prefix of them.  `append` therefore writes behind the end, in storage that doubles when it is full.
+    U is packed by columns (LAPACK's "U" packing) into r (r + 1) / 2 numbers.  The factor of a leading block of A is a
+    prefix of them, so `append` writes after the end, in storage that doubles when it is full.
 
     Parameters
     ----------
@@ -35,7 +32,7 @@ class Factor:
 
     @classmethod
     def of(cls, A: Array) -> Factor:
-        """Factorise a symmetric C-ordered A in place: its lower triangle, and nothing else, is overwritten by U'.
+        """Factorise a symmetric C-ordered A in place: only its lower triangle is overwritten, by U'.
 
         Raises
         ------
@@ -44,7 +41,7 @@ class Factor:
         """
         from scipy.linalg.lapack import dpotrf, dtrttp
 
-        U, info = dpotrf(A.T, lower=0, clean=0, overwrite_a=1)  # A.T is in Fortran's order: no copy
+        U, info = dpotrf(A.T, lower=0, clean=0, overwrite_a=1)  # A.T is in Fortran order: no copy
         if info:
             raise np.linalg.LinAlgError(f"leading minor {info} is not positive")
         return cls(dtrttp(U, uplo="U")[0])
@@ -55,7 +52,7 @@ class Factor:
         return (isqrt(8 * len(self.packed) + 1) - 1) // 2
 
     def log_determinant_from(self, first: int) -> float:
-        """Return log det A less that of its leading part of order ``first``."""
+        """Return log det A minus log det of its leading block of order ``first``."""
         j = np.arange(first, self.order)
         return 2 * float(np.log(self.packed[j * (j + 3) // 2]).sum())
 
@@ -79,7 +76,7 @@ class Factor:
         return np.asarray(dtpmv(self.order, self.packed, dtpmv(self.order, self.packed, v), trans=1))
 
     def columns_times(self, first: int, v: Array) -> Array:
-        """Return U'Uv for a v that is 0 before ``first``, given from there on: only its columns of U are read twice."""
+        """Return U'Uv for a vector that is 0 before ``first`` and v from there on; reads those columns of U twice."""
         from scipy.linalg.blas import dtpmv
 
         u = np.zeros(self.order)
@@ -88,15 +85,15 @@ class Factor:
         return np.asarray(dtpmv(self.order, self.packed, u, trans=1, overwrite_x=1))
 
     def append(self, B: Array, D: Array) -> Factor:
-        """Return the factor of [[A, B'], [B, D]]; this one stays as it is.
+        """Return the factor of [[A, B'], [B, D]]; this factor is not changed.
 
-        Cost: q triangular solves, O(q r²) time; the new columns are written where this factor ends, or into a copy
-        when another factor was written there first.
+        Cost: q triangular solves, O(q r²) time.  The new columns are written after this factor, or into a copy if
+        another factor has been written there.
 
         Raises
         ------
         numpy.linalg.LinAlgError
-            When the whole is not positive definite in double precision.
+            When the enlarged matrix is not positive definite in double precision.
         """
         r, q = self.order, len(D)
         V = self.solve(B)  # (q, r)
@@ -114,22 +111,22 @@ class Factor:
 
 
 class _Storage:
-    """Numbers with room behind them, shared by factors of which one continues the other.
+    """A buffer with spare capacity, shared by factors of which one extends the other.
 
-    Every factor reads a prefix, and what is written is never written again: an older factor stays valid while a newer
-    one uses the room behind it.  The second continuation of the same prefix finds the room taken and moves to a copy.
+    Every factor reads a prefix, and no number is written twice, so an older factor stays valid while a newer one uses
+    the capacity after it.  A second extension of the same prefix finds that capacity used, and copies the prefix.
     """
 
     def __init__(self, values: Array, more: int) -> None:
         size = 2 * (len(values) + more)
-        check_memory(8 * size, "room for the factor of all groups", "learn with a number of landmarks as rank")
+        check_memory(8 * size, "the factor of all groups", "learn with a number of landmarks as rank")
         self.buffer = np.empty(size)
         self.buffer[: len(values)] = values
         self.used = len(values)
         self.lock = Lock()
 
     def append(self, at: int, values: Array) -> tuple[Array, _Storage]:
-        """Return the first ``at`` numbers followed by ``values``, and the storage they are in."""
+        """Return the first ``at`` numbers followed by ``values``, and the storage that contains them."""
         end = at + len(values)
         with self.lock:
             if self.used == at and end <= len(self.buffer):

@@ -1,4 +1,4 @@
-"""The learned kernel k̃(x, y) = φ(x)'(εI + C)⁻¹φ(y), in two forms that can both take further groups."""
+"""The learned kernel k̃(x, y) = φ(x)'(εI + C)⁻¹φ(y), in two forms that further groups can be added to."""
 
 from __future__ import annotations
 
@@ -7,23 +7,20 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricforge import rows as _rows
 from metricforge.errors import InputError
-from metricforge.kernels import Kernel, squared_euclidean
-from metricforge.rows import ComparedByContent, as_float64
+from metricforge.kernels import Kernel, OverRows, squared_euclidean
+from metricforge.rows import Array, as_float64
 from metricforge.space import FeatureMap, LearnedKernel
 
 from .chunklets import contrasts
 from .factor import Factor
 
-Array = NDArray[Any]
-
 
 @dataclass(frozen=True, eq=False)
-class ChunkletKernel(ComparedByContent, Kernel):
-    """k̃ of the base kernel itself, without features: eq. (7) in its symmetric form.
+class ChunkletKernel(OverRows):
+    """k̃ from values of the base kernel, without features: eq. (7) in its symmetric form.
 
     With K and k_x over the n rows in groups, and QQ' = H of eq. (5),
 
@@ -34,9 +31,9 @@ class ChunkletKernel(ComparedByContent, Kernel):
     base : Kernel
         k, resolved.
     rows : rows
-        The n rows in groups, group by group.
+        The n rows in groups, ordered by group.
     sizes : (#groups,) int array
-        How many rows each group has.
+        The number of rows of each group.
     factor : array
         U packed by columns; see `Factor`.
     ridge : float > 0
@@ -55,7 +52,7 @@ class ChunkletKernel(ComparedByContent, Kernel):
         object.__setattr__(self, "rows", as_float64(self.rows))
 
     def __getstate__(self) -> dict[str, Any]:
-        # neither the room behind the factor nor its unpacked copy travels
+        # without the spare storage of the factor and its unpacked copy
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
     @property
@@ -73,26 +70,12 @@ class ChunkletKernel(ComparedByContent, Kernel):
         """The factor of cI + Q'KQ."""
         return Factor(self.factor)
 
-    @property
-    def takes(self) -> str:
-        """What the base takes."""
-        return self.base.takes
-
-    def validate(self, X: Any, name: str) -> None:
-        """Let the base look at the rows, and compare their width with the training rows'."""
-        self.base.validate(X, name)
-        _rows.check_widths(X, self.rows, (name, "the training data"))
-
-    def resolve(self, X: Any, *, seed: int = 0) -> ChunkletKernel:
-        """Return itself: it was resolved when it was learned."""
-        return self
-
     def block(self, X: Any, Y: Any) -> Array:
         """Return (K − W_X W_Y') / ε."""
         return self._pairs(X, Y, self._similarity)
 
     def squared_distance(self, X: Any, Y: Any) -> Array:
-        """Return (d²(x, y) − ‖w_x − w_y‖²) / ε: differences are taken before anything is divided by ε."""
+        """Return (d²(x, y) − ‖w_x − w_y‖²) / ε: the difference is formed before the division by ε."""
         D = self._pairs(X, Y, self._squared_distance)
         if X is Y:
             np.fill_diagonal(D, 0)
@@ -112,6 +95,14 @@ class ChunkletKernel(ComparedByContent, Kernel):
 
         return self._by_row(apart, X, Y)
 
+    def bilinear(self, d: int) -> Array:
+        """Return (H − W W') / ε, where w_x = W'[x, 1]."""
+        H = self.base.bilinear(d)
+        rows = self.rows.toarray() if _rows.is_sparse(self.rows) else self.rows
+        K = H @ np.column_stack([rows, np.ones(self.n)]).T  # (d + 1, n): k_x = K'[x, 1]
+        W = self.triangle.solve(contrasts(K, self.sizes))
+        return np.asarray((H - W @ W.T) / self.epsilon)
+
     def whiten(self, X: Any) -> Array:
         """Return the (len(X), n − #groups) rows w_x with U'w_x = Q'k_x."""
         W = np.empty((_rows.count(X), self.triangle.order))
@@ -121,7 +112,7 @@ class ChunkletKernel(ComparedByContent, Kernel):
 
     @property
     def _row_bytes(self) -> int:
-        return 4 * 8 * self.n  # the kernel's row, its contrasts and their copies on the way
+        return 4 * 8 * self.n  # a row of the kernel, its contrasts and their copies
 
     def _both(self, X: Any, Y: Any) -> tuple[Array, Array]:
         W = self.whiten(X)
@@ -136,8 +127,8 @@ class ChunkletKernel(ComparedByContent, Kernel):
         return np.maximum(D, 0)
 
     def _pairs(self, X: Any, Y: Any, values: Any) -> Array:
-        """Fill a block, holding w for the shorter side and passing over the longer one."""
-        dtype = np.result_type(_rows.float_dtype(X), _rows.float_dtype(Y))
+        """Fill a block; w is kept for the shorter side, and computed in blocks for the longer one."""
+        dtype = _rows.float_dtype(X, Y)
         same = X is Y
         X = as_float64(X)
         Y = X if same else as_float64(Y)
@@ -166,14 +157,14 @@ class ChunkletKernel(ComparedByContent, Kernel):
 class ScatterKernel(LearnedKernel):
     """k̃ on features: a k(x, y) + φ(x)'Wφ(y) with a = 1/ε and aI + W = (εI + S/n)⁻¹, S = Φ'HΦ.
 
-    Exact where the features are; else a k carries what the landmarks do not span.
+    Exact where the features are; otherwise a·k contributes what the landmarks do not span.
 
     Parameters
     ----------
     map, W, a
-        As in `metricforge.space.LearnedKernel`; ε = 0 is a = 0, which takes exact features and a regular S.
+        As in `metricforge.space.LearnedKernel`; ε = 0 means a = 0 and needs exact features and a regular S.
     scatter : (m, m) array
-        S, kept so that further groups can be added to it.
+        S, stored so that further groups can be added to it.
     n : int
         The number of rows in groups.
     epsilon : float >= 0
@@ -195,7 +186,7 @@ class ScatterKernel(LearnedKernel):
 
     @cached_property
     def root(self) -> Array:
-        """R with RR' = (εI + C)⁻¹, from C itself: in aI + W the directions of large variance have lost their digits."""
+        """R with RR' = (εI + C)⁻¹, computed from C: in aI + W, directions of large variance have lost their digits."""
         return _inverse_root(self.scatter / self.n, self.epsilon)
 
     def block(self, X: Any, Y: Any) -> Array:
@@ -205,10 +196,10 @@ class ScatterKernel(LearnedKernel):
         K: Array = (P @ self.root) @ (Q @ self.root).T
         if not self.map.exact:
             K += self.a * (self.base.block(as_float64(X), as_float64(Y)) - P @ Q.T)
-        return K.astype(np.result_type(_rows.float_dtype(X), _rows.float_dtype(Y)), copy=False)
+        return K.astype(_rows.float_dtype(X, Y), copy=False)
 
     def paired(self, X: Any, Y: Any) -> Array:
-        """Return the same row by row."""
+        """Return the same values row by row."""
         P = self.map.block(X)
         Q = P if X is Y else self.map.block(Y)
         k: Array = np.einsum("ij,ij->i", P @ self.root, Q @ self.root)
@@ -216,19 +207,26 @@ class ScatterKernel(LearnedKernel):
             k += self.a * (self.base.paired(as_float64(X), as_float64(Y)) - np.einsum("ij,ij->i", P, Q))
         return k
 
+    def bilinear(self, d: int) -> Array:
+        """Return F R R'F' + a (H − F F') where φ(x) = F'[x, 1]."""
+        F = self.map.affine(d)
+        G: Array = F @ self.root
+        H: Array = G @ G.T
+        return H if self.map.exact else H + self.a * (self.base.bilinear(d) - F @ F.T)
+
 
 def _inverse_root(C: Array, epsilon: float) -> Array:
-    """Return V (εI + Λ)^(−1/2) for C = VΛV', or raise when εI + C is singular in double precision."""
+    """Return V (εI + Λ)^(−1/2) for C = VΛV', or raise InputError when εI + C is singular in double precision."""
     if not np.isfinite(C).all():
-        raise InputError("X: the kernel's values overflow on these rows; rescale X, for instance with StandardScaler")
+        raise InputError("X: values of the kernel overflow on these rows; rescale X, for instance with StandardScaler")
     w, V = np.linalg.eigh(C)
     w = np.maximum(w, 0) + epsilon
     floor = len(w) * np.finfo(np.float64).eps * w[-1]
     lost = int(np.count_nonzero(w <= floor))
     if lost or not w[-1] > 0:
         raise InputError(
-            f"epsilon={epsilon:g} leaves εI + C singular: rows of one group do not vary in {lost} of {len(w)} "
-            f'directions (its largest eigenvalue is {w[-1]:.3g}); give a larger epsilon or "auto", more rows in '
+            f"epsilon={epsilon:g} makes εI + C singular: rows of one group do not vary in {lost} of {len(w)} "
+            f'directions (the largest eigenvalue is {w[-1]:.3g}); give a larger epsilon or "auto", more rows in '
             "groups, or fewer features"
         )
     R: Array = V / np.sqrt(w)

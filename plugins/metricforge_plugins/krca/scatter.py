@@ -1,4 +1,4 @@
-"""S = Φ'HΦ accumulated over rows, in memory by blocks or on dask by chunks; no n × m array anywhere."""
+"""S = Φ'HΦ accumulated over rows: in memory by blocks, on dask by chunks; the n × m features are never stored."""
 
 from __future__ import annotations
 
@@ -8,32 +8,30 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricforge import rows as _rows
+from metricforge.rows import Array
 from metricforge.space import FeatureMap
 
 from .chunklets import Groups
 
-Array = NDArray[Any]
-
 OPEN_BYTES = 64 * 2**20
-"""Means of groups that span several dask chunks are kept up to this size; beyond, rows are put in order first."""
+"""Up to this size, means of groups that span several dask chunks are kept; beyond, rows are sorted by group first."""
 
 
 @dataclass(frozen=True, eq=False)
-class Partial:
-    """What some of the rows add to S.
+class PartialScatter:
+    """The contribution of some rows to S.
 
-    A group may have rows elsewhere.  By the identity Σ_i (φ_i − φ̄)(φ_i − φ̄)' = Σ_p S_p + Σ_p w_p (φ̄_p − φ̄)(φ̄_p − φ̄)'
-    over its parts p, all that is needed of a part beside its own scatter S_p are its size w_p and its mean φ̄_p.
+    A group may have rows in other parts.  For its parts p with their own scatter S_p, size w_p and mean φ̄_p,
+    Σ_i (φ_i − φ̄)(φ_i − φ̄)' = Σ_p S_p + Σ_p w_p (φ̄_p − φ̄)(φ̄_p − φ̄)', so these three suffice.
 
     Attributes
     ----------
     scatter : (m, m) array
-        Inside each group's part.
+        Inside the parts of the groups.
     codes, weights : (k,) arrays
-        The groups that may have rows elsewhere, and how many rows the part has.
+        The groups that may have rows in other parts, and the numbers of their rows in this part.
     means : (k, m) array
     """
 
@@ -43,7 +41,7 @@ class Partial:
     means: Array
 
     def total(self) -> Array:
-        """Return S once all parts are joined."""
+        """Return S, when all parts have been joined."""
         order = np.argsort(self.codes, kind="stable")
         between = _inside(self.means[order], self.codes[order], self.weights[order])[0]
         return self.scatter + between
@@ -52,29 +50,29 @@ class Partial:
 def scatter(map: FeatureMap, X: Any, groups: Groups, step: Callable[..., None] | None = None) -> Array:
     """Return S = Φ'HΦ = Σ_c Σ_i (φ_ci − φ̄_c)(φ_ci − φ̄_c)', n times C of eq. (4), on checked rows X.
 
-    Cost: O(n m (l + m)) time for l landmarks and O(m²) memory beside one block of rows.  On dask every chunk is one
-    task, and what moves are m × m sums; rows move only where groups of few rows are spread over many chunks.
+    Cost: O(n m (l + m)) time for l landmarks, and O(m²) memory besides one block of rows.  On dask every chunk is one
+    task and m × m sums are transferred; rows are transferred only if many groups span several chunks.
     """
     codes = np.full(_rows.count(X), -1)
     codes[groups.order] = np.repeat(np.arange(len(groups.sizes)), groups.sizes)
     elsewhere = np.empty(0, dtype=int)
     if _rows.is_dask(X):
-        step = None  # nobody listens on a worker
+        step = None  # a worker cannot report progress
         elsewhere, parts = _split(codes, X.chunks[0])
         if 8 * map.columns * parts > OPEN_BYTES:
             X, codes = X[groups.order], codes[groups.order]
             elsewhere, _ = _split(codes, X.chunks[0])
-    result: Partial = _rows.fold(partial(_added, map, elsewhere, step), _join, X, codes)
+    result: PartialScatter = _rows.fold(partial(_added, map, elsewhere, step), _join, X, codes)
     return result.total()
 
 
-def _added(map: FeatureMap, elsewhere: Array, step: Callable[..., None] | None, X: Any, codes: Array) -> Partial:
-    """Return what these rows add; ``elsewhere`` names the groups with rows that are not here."""
+def _added(map: FeatureMap, elsewhere: Array, step: Callable[..., None] | None, X: Any, codes: Array) -> PartialScatter:
+    """Return the contribution of these rows; ``elsewhere`` lists the groups that have rows in other chunks."""
     order = np.argsort(codes, kind="stable")
     order = order[np.count_nonzero(codes < 0) :]
     S = np.zeros((map.columns, map.columns))
     loose: list[tuple[Array, Array, Array]] = []
-    # features, their copy as they are centred, and what their kernel block needs
+    # features, their centred copy, and the kernel block
     row_bytes = 32 * max(map.columns, _rows.width(X) or 1)
     parts = list(_rows.blocks(len(order), row_bytes))
     for k, part in enumerate(parts, 1):
@@ -82,11 +80,11 @@ def _added(map: FeatureMap, elsewhere: Array, step: Callable[..., None] | None, 
         added, found, weights, means = _inside(map.block(X[rows]), codes[rows])
         S += added
         keep = np.isin(found, elsewhere)
-        keep[[0, -1]] = True  # a block may cut the first and the last group
+        keep[[0, -1]] = True  # the first and the last group may continue in another block
         loose.append((found[keep], weights[keep], means[keep]))
         if step is not None:
             step(k, len(parts))
-    return Partial(S, *_concatenated(loose, map.columns))
+    return PartialScatter(S, *_concatenated(loose, map.columns))
 
 
 def _inside(F: Array, codes: Array, weights: Array | None = None) -> tuple[Array, Array, Array, Array]:
@@ -100,7 +98,7 @@ def _inside(F: Array, codes: Array, weights: Array | None = None) -> tuple[Array
     sizes = np.diff(np.append(starts, len(codes)))
     w = np.ones(len(F)) if weights is None else weights
     totals = np.add.reduceat(w, starts)
-    # differences from the first row first: a mean far from 0 then costs no digits
+    # subtract the first row of each group before the mean: a mean far from 0 then costs no digits
     first = F[starts].copy()
     F -= np.repeat(first, sizes, axis=0)
     shift = np.add.reduceat(F if weights is None else F * w[:, None], starts, axis=0) / totals[:, None]
@@ -118,14 +116,14 @@ def _concatenated(parts: list[tuple[Array, Array, Array]], m: int) -> tuple[Arra
 
 
 def _split(codes: Array, chunks: tuple[int, ...]) -> tuple[Array, int]:
-    """Return the groups with rows in more than one chunk, and how many parts they have together."""
+    """Return the groups with rows in more than one chunk, and the total number of their parts."""
     ends = np.cumsum(chunks)
     parts = np.concatenate([np.unique(codes[end - size : end]) for end, size in zip(ends, chunks, strict=True)])
     times = np.bincount(parts[parts >= 0], minlength=1)
     return np.flatnonzero(times > 1), int(times[times > 1].sum())
 
 
-def _join(parts: list[Partial]) -> Partial:
+def _join(parts: list[PartialScatter]) -> PartialScatter:
     loose = [(p.codes, p.weights, p.means) for p in parts]
     total = np.sum([p.scatter for p in parts], axis=0)
-    return Partial(total, *_concatenated(loose, total.shape[1]))
+    return PartialScatter(total, *_concatenated(loose, total.shape[1]))

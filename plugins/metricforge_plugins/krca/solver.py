@@ -1,4 +1,4 @@
-"""Kernel relevant component analysis: whiten what varies inside groups of rows that belong together."""
+"""Kernel relevant component analysis: whiten the variation inside groups of rows that belong together."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricforge import rows as _rows
+from metricforge.checks import nearest, number_or, one_of
 from metricforge.constraints import Chunklets, Constraint
-from metricforge.errors import InputError, UnknownNameError, nearest
-from metricforge.kernels import RBF, Kernel, is_number
-from metricforge.problem import Method, Problem, Solution, Solver, Status
-from metricforge.rows import as_float64
+from metricforge.errors import InputError, UnknownNameError
+from metricforge.kernels import RBF, Kernel, Linear
+from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
+from metricforge.rows import Array, as_float64
 from metricforge.space import check_memory, explicit_width
 
 from .chunklets import Groups, contrasts, groups_of
@@ -21,18 +21,16 @@ from .factor import Factor
 from .kernel import ChunkletKernel, ScatterKernel
 from .scatter import scatter
 
-Array = NDArray[Any]
-
 MULTIPLE = 5.0
-"""ε="auto" in mean eigenvalues of C: fair over the data sets of the paper's Table IV, where 5 to 100 do well."""
+"""epsilon="auto" in mean eigenvalues of C; on the data sets of the paper's Table IV, 5 to 100 do well."""
 VALUES, SQUARES = 1e-14, 1e-28
-"""ε, or an eigenvalue of C, below this share of the mean k(x, x) is rounding: of values of k, or of squares of explicit
-features."""
+"""Below this share of the mean k(x, x), ε or an eigenvalue of C is rounding error: of values of k, or of squares of
+explicit features."""
 LEAST = 1e-150
-"""The least ε: its inverse is squared on the way."""
+"""The smallest ε: its inverse is squared."""
 DIGITS = 6
-"""A learned kernel with fewer digits left than this is refused; distances that may have fewer are mentioned."""
-CERTIFICATE = "relative KKT residual ‖(Ĉ − M⁻¹)v‖ / ‖Ĉv‖ along a random v"
+"""Refuse a learned kernel with fewer correct digits, and add a note where distances may have fewer."""
+DEFINITION = "relative KKT residual ‖(Ĉ − M⁻¹)v‖ / ‖Ĉv‖ along a random v"
 
 
 @dataclass(frozen=True)
@@ -44,21 +42,21 @@ class KernelRCA(Solver):
 
         tr(M Ĉ) − log det M,
 
-    the information-theoretic problem of relevant component analysis.  The objective in the report is this value less
-    that of M = I/ε, the unlearned metric: log det(I + C/ε) − tr(C)/ε (with ε = 0: less that of M = I).  The certificate
-    is the residual of its optimality condition Ĉ = M⁻¹.
+    the information-theoretic problem of relevant component analysis.  The objective in the report is this value minus
+    that of the unlearned metric M = I/ε: log det(I + C/ε) − tr(C)/ε (with ε = 0: minus that of M = I).  The certificate
+    is the residual of the optimality condition Ĉ = M⁻¹.
 
-    Two routes to the same kernel.  *Exact*: one Cholesky factor of the symmetric system nεI + Q'KQ, QQ' = H, of order
-    n − #groups; O(n³) time and 12n² bytes while it runs, 4n² kept.  It is taken where the rows are represented exactly,
-    or where groups cover too few rows for landmarks to be cheaper.  *Features*: S = Φ'HΦ by blocks; O(n m²) time and
-    O(m²) memory, rows of dask arrays stay where they are.
+    Two routes lead to the same kernel.  *Exact*: one Cholesky factor of the symmetric system nεI + Q'KQ, QQ' = H, of
+    order n − #groups; O(n³) time, 12n² bytes during the fit, 4n² bytes stored.  It is used where the rows are
+    represented exactly, or where groups cover too few rows for landmarks to be cheaper.  *Features*: S = Φ'HΦ by
+    blocks; O(n m²) time and O(m²) memory; rows of dask arrays are not moved.
 
     Parameters
     ----------
     epsilon : "auto" or float >= 0
-        ε of eq. (6).  "auto" takes 5 times the mean of those eigenvalues of C that can differ from 0, of which there
-        are min(n − #groups, number of features).  0 is linear relevant component analysis without regularisation; it
-        takes explicit features (``kernel=mf.kernels.Linear()``) and groups that vary in every direction.
+        ε of eq. (6).  "auto" is 5 times the mean of the min(n − #groups, number of features) eigenvalues of C that can
+        differ from 0.  0 is linear relevant component analysis without regularisation; it needs explicit features
+        (``kernel=mf.kernels.Linear()``) and groups that vary in every direction.
 
     References
     ----------
@@ -71,9 +69,7 @@ class KernelRCA(Solver):
     accepts: ClassVar[tuple[type[Constraint], ...]] = (Chunklets,)
 
     def __post_init__(self) -> None:
-        number = is_number(self.epsilon) and 0 <= float(self.epsilon) < np.inf
-        if not (number or (isinstance(self.epsilon, str) and self.epsilon == "auto")):
-            raise InputError(f'epsilon must be "auto" or a finite number >= 0, got {self.epsilon!r}')
+        number_or(self.epsilon, "epsilon", ["auto"], least=0)
 
     def _solve(self, problem: Problem) -> Solution:
         assert isinstance(problem.constraint, Chunklets)
@@ -93,12 +89,12 @@ class KernelRCA(Solver):
         problem.step(1, 2)
         count = min(groups.contrasts, explicit_width(kernel, rows) or groups.contrasts)
         trace = float(G.trace()) / groups.n
-        epsilon, told = self._choose(trace / count, VALUES * float(kernel.diag(rows).mean()))
+        epsilon, choice = self._choose(trace / count, VALUES * float(kernel.diag(rows).mean()))
         _check_positive(epsilon, "this kernel is represented by its values", trace / count)
         learned, objective, gap = _factorised(kernel, rows, groups.sizes, groups.n * epsilon, problem.seed, G)
         _check_digits(learned)
-        report = {**_outcome(learned.n, epsilon, "exact", groups), **told}
-        return _solution(learned, objective, gap, report, _remarks(groups, trace / epsilon))
+        outcome = {**_outcome(learned.n, epsilon, "exact", groups), **choice}
+        return _solution(learned, objective, gap, outcome, _notes(groups, trace / epsilon))
 
     def _features(self, problem: Problem, groups: Groups) -> Solution:
         space = problem.space
@@ -106,20 +102,20 @@ class KernelRCA(Solver):
         mean = float(S.trace()) / groups.n / min(groups.contrasts, len(S))
         sample = as_float64(_rows.take(problem.rows, groups.order[_rows.draw(groups.n, 1000, problem.seed)]))
         rounding = SQUARES if space.map.exact else VALUES
-        epsilon, told = self._choose(mean, rounding * float(problem.kernel.diag(sample).mean()))
+        epsilon, choice = self._choose(mean, rounding * float(problem.kernel.diag(sample).mean()))
         if not space.map.exact:
-            _check_positive(epsilon, "landmarks leave a part of the kernel out", mean)
+            _check_positive(epsilon, "landmarks do not span the whole kernel", mean)
         learned = ScatterKernel.of(space.map, S, groups.n, epsilon)
-        report = {**_outcome(groups.n, epsilon, "features", groups), **told, "left_out": space.left_out()}
-        return _solution(learned, *_check_scatter(learned, problem.seed), report, _remarks(groups))
+        outcome = {**_outcome(groups.n, epsilon, "features", groups), **choice, "left_out": space.left_out()}
+        return _solution(learned, *_check_scatter(learned, problem.seed), outcome, _notes(groups))
 
     def _choose(self, mean: float, rounding: float) -> tuple[float, dict[str, Any]]:
-        """Return ε, and how it was chosen."""
+        """Return ε, and the entries of the outcome that say how it was chosen."""
         if isinstance(self.epsilon, str):
             if not mean > rounding:
                 raise InputError(
-                    'epsilon="auto" is a multiple of the mean eigenvalue of C, and that is 0: to the kernel, the rows '
-                    "of each group are identical; give epsilon a number, or groups of different rows"
+                    'epsilon="auto" is a multiple of the mean eigenvalue of C, and that is 0: under this kernel, the '
+                    "rows of each group are identical; give epsilon a number, or groups of different rows"
                 )
             if mean < LEAST:
                 raise InputError(f"X: the mean eigenvalue of C is {mean:.3g}, and its inverse overflows; rescale X")
@@ -127,31 +123,30 @@ class KernelRCA(Solver):
         floor = max(rounding, LEAST)
         if 0 < self.epsilon <= floor:
             raise InputError(
-                f"epsilon={self.epsilon:g} is lost to rounding: it takes more than {floor:.1g} beside these values "
-                f'of the kernel; give a larger one or "auto" ({MULTIPLE * mean:.3g} here)'
+                f"epsilon={self.epsilon:g} is lost to rounding: with these values of the kernel it must exceed "
+                f'{floor:.1g}; give a larger one or "auto" ({MULTIPLE * mean:.3g} here)'
             )
         return float(self.epsilon), {"epsilon_rule": "given", "mean_eigenvalue": mean}
 
     # -- further groups ------------------------------------------------------------------------------------------
 
     def update(self, metric: Any, X: Any, constraint: Constraint, *, hold: str = "ridge", **options: Any) -> Solution:
-        """Return the solution after further groups of new rows.
+        """Return the solution with further groups of new rows.
 
-        The groups are new ones, as in Sec. III-B: an id that was used before does not mean the earlier group.  ε and
-        the parameters of the base kernel are those of the first fit.
+        The groups are new ones, as in Sec. III-B: an id that occurred before does not refer to the earlier group.  ε
+        and the parameters of the base kernel are those of the first fit.
 
         Parameters
         ----------
         hold : {"ridge", "epsilon"}
             "ridge" keeps c = nε, as eq. (10) does, and appends to the factor: O(n²) for a small group, and ε = c/n
-            falls as n grows.  "epsilon" keeps ε of eq. (6); every diagonal entry of the system then changes and the
-            factor is computed anew.  With features either costs O(m³).
+            decreases as n grows.  "epsilon" keeps ε of eq. (6); then every diagonal entry of the system changes, and
+            the factor is computed again.  With features both cost O(m³).
         """
         if options:
             name = next(iter(options))
-            raise UnknownNameError(f"option {name!r} is unknown to an update of krca; {nearest(name, ('hold',))}")
-        if hold not in ("ridge", "epsilon"):
-            raise InputError(f'hold must be "ridge" or "epsilon", got {hold!r}')
+            raise UnknownNameError(f"option {name!r} is not an option of an update; {nearest(name, ('hold',))}")
+        one_of(hold, "hold", ("ridge", "epsilon"))
         assert isinstance(constraint, Chunklets)
         groups = groups_of(constraint)
         learned: ChunkletKernel | ScatterKernel
@@ -160,13 +155,13 @@ class KernelRCA(Solver):
         else:
             learned, objective, gap = _add_rows(metric, X, groups, hold)
         before = metric.report
-        report = {
+        outcome = {
             **_outcome(learned.n, learned.epsilon, before["route"], groups),
             **{name: before[name] + getattr(groups, name) for name in ("singletons", "outside")},
             "chunklets": before["chunklets"] + len(groups.sizes),
             "hold": hold,
         }
-        return _solution(learned, objective, max(gap, before["gap"]), report, _remarks(groups))
+        return _solution(learned, objective, max(gap, before["gap"]), outcome, _notes(groups))
 
 
 def _add_rows(metric: Any, X: Any, groups: Groups, hold: str) -> tuple[ChunkletKernel, float, float]:
@@ -179,14 +174,14 @@ def _add_rows(metric: Any, X: Any, groups: Groups, hold: str) -> tuple[ChunkletK
     D = gram(old.base, new, groups.sizes)
     triangle, gained, gap = append(old.triangle, B, D, old.ridge, metric.seed)
     learned = ChunkletKernel(old.base, rows, sizes, triangle.packed, old.ridge)
-    learned.__dict__["triangle"] = triangle  # with the room behind it
+    learned.__dict__["triangle"] = triangle  # with its spare storage
     return learned, metric.report["objective"] + gained, gap
 
 
 def append(old: Factor, B: Array, D: Array, ridge: float, seed: int = 0) -> tuple[Factor, float, float]:
-    """Return the factor of cI + Q'KQ with new rows (B, D), what they add to the objective, and the residual.
+    """Return the factor of cI + Q'KQ with new rows (B, D), the change of the objective, and the residual.
 
-    The residual is that of the new columns along a random direction: one more pass over the factor.
+    The residual is that of the new columns along a random direction; it takes one more pass over the factor.
     """
     _check_finite(B)
     D = D + ridge * np.eye(len(D))
@@ -214,7 +209,7 @@ def _add_scatter(
 
 
 def gram(kernel: Kernel, rows: Any, sizes: Array) -> Array:
-    """Return Q'KQ (r × r) on rows that lie group by group; K itself only ever exists in part."""
+    """Return Q'KQ (r × r) on rows ordered by group, computed from slices of K."""
     r = int(sizes.sum()) - len(sizes)
     G = np.empty((r, r))
     starts = np.concatenate([[0], np.cumsum(sizes)])
@@ -231,11 +226,11 @@ def gram(kernel: Kernel, rows: Any, sizes: Array) -> Array:
 
 def _check_finite(values: Array) -> None:
     if not (np.isfinite(values.min()) and np.isfinite(values.max())):
-        raise InputError("X: the kernel's values overflow on these rows; rescale X, for instance with StandardScaler")
+        raise InputError("X: values of the kernel overflow on these rows; rescale X, for instance with StandardScaler")
 
 
 def _whole_groups(starts: Array, row_bytes: int) -> Any:
-    """Yield slices of groups whose rows together stay below a block's bytes (one group at the least)."""
+    """Yield slices of groups whose rows fit into a block (at least one group each)."""
     step = max(1, _rows.BLOCK_BYTES // row_bytes)
     first, last = 0, len(starts) - 1
     while first < last:
@@ -261,7 +256,7 @@ def _factorised(
         triangle = Factor.of(A)
     except np.linalg.LinAlgError:
         raise _too_small(ridge, trace) from None
-    # the triangle of A that the factorisation did not touch, with the diagonal it did
+    # the upper triangle of A is intact; its diagonal was overwritten by that of the factor
     v = np.random.default_rng(seed).standard_normal(r)
     truth = _upper_times(A, v) + (diagonal - A.diagonal()) * v
     gap = _relative(triangle.times(v), truth)
@@ -272,14 +267,14 @@ def _factorised(
 
 
 def _upper_times(A: Array, v: Array) -> Array:
-    """Return Av for the symmetric matrix whose upper triangle C-ordered A holds."""
+    """Return Av for the symmetric matrix given by the upper triangle of a C-ordered A."""
     from scipy.linalg.blas import dsymv
 
     return np.asarray(dsymv(1.0, A.T, v, lower=1))
 
 
 def _check_digits(learned: ChunkletKernel) -> None:
-    """Raise when k̃ = (k − w'w)/ε has cancelled, which it does where the features are few and ε is tiny."""
+    """Raise InputError when k̃ = (k − w'w)/ε cancels, as it does with few features and a tiny ε."""
     sample = learned.rows[:: max(1, learned.n // 8)]
     k = float(learned.base.diag(sample).max())
     left = float(learned.diag(sample).max()) * learned.epsilon
@@ -293,23 +288,23 @@ def _check_digits(learned: ChunkletKernel) -> None:
 def _check_positive(epsilon: float, why: str, mean: float) -> None:
     if epsilon == 0:
         raise InputError(
-            'epsilon=0 takes explicit features, no more of them than rows (kernel=mf.kernels.Linear(), rank="auto"), '
-            f'and {why}; give a positive epsilon or "auto" ({MULTIPLE * mean:.3g} here)'
+            'epsilon=0 needs explicit features, no more of them than rows (kernel=mf.kernels.Linear(), rank="auto"), '
+            f'but {why}; give a positive epsilon or "auto" ({MULTIPLE * mean:.3g} here)'
         )
 
 
 def _too_small(ridge: float, scale: float) -> InputError:
     return InputError(
-        f"epsilon is lost to rounding: nε = {ridge:.3g} beside Q'KQ of trace {scale:.3g}; multiply epsilon by at least "
+        f"epsilon is lost to rounding: nε = {ridge:.3g}, and Q'KQ has trace {scale:.3g}; multiply epsilon by at least "
         f'{max(10, 1e-14 * scale / ridge):.0e}, or give "auto"'
     )
 
 
-# ----------------------------------------------------------------------------------------------------- what is reported
+# ---------------------------------------------------------------------------------------------------------- the report
 
 
 def _check_scatter(kernel: ScatterKernel, seed: int) -> tuple[float, float]:
-    """Return objective and residual: Ĉv beside (RR')⁻¹v, which R's orthogonal columns give without a solve."""
+    """Return the objective, and the residual Ĉv − (RR')⁻¹v, which the orthogonal columns of R give without a solve."""
     R, epsilon = kernel.root, kernel.epsilon
     w = 1 / np.square(R).sum(axis=0)  # the eigenvalues of Ĉ: R = V (εI + Λ)^(−1/2)
     V = R * np.sqrt(w)
@@ -320,7 +315,7 @@ def _check_scatter(kernel: ScatterKernel, seed: int) -> tuple[float, float]:
 
 
 def _relative(found: Array, truth: Array) -> float:
-    scale = np.abs(truth).max()  # before squaring: C may be of any magnitude
+    scale = np.abs(truth).max()  # divided by before squaring: C may have any magnitude
     return float(np.linalg.norm((found - truth) / scale) / np.linalg.norm(truth / scale))
 
 
@@ -336,34 +331,47 @@ def _outcome(n: int, epsilon: float, route: str, groups: Groups) -> dict[str, An
     }
 
 
-def _remarks(groups: Groups, condition: float = 0.0) -> tuple[str, ...]:
-    """Return sentences on what was left out, and on digits lost where tr(C)/ε is large."""
-    said = []
+def _notes(groups: Groups, condition: float = 0.0) -> tuple[str, ...]:
+    """Return notes on groups that were ignored, and on digits lost where tr(C)/ε is large."""
+    notes = []
     if groups.singletons:
-        said.append("groups of one row say nothing about what varies inside groups and were left out: see singletons")
+        notes.append("groups of one row have no variation inside and were ignored; singletons is their number")
     digits = -np.log10(max(condition, 1.0) * np.finfo(np.float64).eps)
     if digits < DIGITS:
-        said.append(
-            f"epsilon is small beside C: distances may keep {max(digits, 0):.0f} digits only; explicit features "
-            "(a linear kernel) would keep all, and so would a larger epsilon"
+        notes.append(
+            f"epsilon is small compared with C: distances may have only {max(digits, 0):.0f} correct digits; explicit "
+            "features (a linear kernel) or a larger epsilon would keep all"
         )
-    return tuple(said)
+    return tuple(notes)
 
 
-def _solution(kernel: Kernel, objective: float, gap: float, report: dict[str, Any], notes: tuple[str, ...]) -> Solution:
+def _solution(
+    kernel: Kernel, objective: float, gap: float, outcome: dict[str, Any], notes: tuple[str, ...]
+) -> Solution:
     return Solution(
         kernel,
         Status.OPTIMAL,
         objective=objective,
-        gap=gap,
-        certificate=CERTIFICATE,
+        certificate=Certificate("residual", gap, definition=DEFINITION),
         n_iter=1,
         trace=((objective, gap),),
-        report=report,
+        outcome=outcome,
         notes=notes,
     )
 
 
-METHOD = Method(constraint=Chunklets, kernel=RBF("median"), solver=KernelRCA())
-"""A Gaussian of the median width: the paper's kernel wherever rows are vectors; with a linear one the method is plain
+def _scale_free(kernel: Kernel, solver: Solver) -> bool:
+    """Return whether M = C⁻¹ undoes the scales of the columns: on the columns themselves, and without a ridge."""
+    return isinstance(kernel, Linear) and isinstance(solver, KernelRCA) and solver.epsilon == 0
+
+
+METHOD = Method(
+    constraint=Chunklets,
+    kernel=RBF("median"),
+    solver=KernelRCA(),
+    order=1,
+    settings=({"kernel": Linear(), "epsilon": 0.0},),
+    scale_free=_scale_free,
+)
+"""A Gaussian of the median width, the kernel of the paper for vectors.  With a linear kernel the method is plain
 relevant component analysis, which cannot learn an XOR."""

@@ -1,4 +1,4 @@
-"""The method ``lpdesign``: mixtures of kernels, and the features that matter, from triplets by linear programming."""
+"""The method ``lpdesign``: sparse mixtures of kernels from triplets by linear programming."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 @hookimpl
 def metricforge_register(registrar: Registrar) -> None:
-    """Add the solver, its preset in the paper's scale, the method, and the kernel on a direction."""
+    """Register the solver, its preset in the scale of the paper, the method, and the kernel on a direction."""
     registrar.add("kernel", "projected", "metricforge_plugins.lpdesign.bases:Projected")
     for kind, name, target in (
         ("solver", "lpdesign", "LPDesign"),
-        ("solver", "lpdesign-printed", "Printed"),
+        ("solver", "lpdesign-printed", "PaperLPDesign"),
         ("method", "lpdesign", "METHOD"),
     ):
         registrar.add(kind, name, f"metricforge_plugins.lpdesign.solver:{target}", requires=("highspy",))

@@ -1,56 +1,50 @@
-"""Diagonal dominance K_ii >= Σ_{j≠i} |K_ij| of a mixture, row by row: how far each row is from it, and its cuts.
+"""Diagonal dominance K_ii >= Σ_{j≠i} |K_ij| of a mixture: the slack of each row, and its cuts.
 
-The condition of row i is piecewise linear in the weights α: with the signs σ_j of K_ij at some α it reads
-Σ_p α_p (K_p,ii − Σ_{j≠i} σ_j K_p,ij) >= 0, one cut.  Printed as a linear program, the same condition takes n²/2
+The condition of row i is piecewise linear in the weights α: with the signs σ_j of K_ij at some α it implies the cut
+Σ_p α_p (K_p,ii − Σ_{j≠i} σ_j K_p,ij) >= 0.  As a single linear program, as printed in the paper, it needs n²/2
 auxiliary variables.
 """
 
 from __future__ import annotations
 
-import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricforge.kernels import RBF, Kernel, Mixture, Weak
-from metricforge.rows import as_float64, blocks, count, draw, fold, gathered, is_dask, map_rows, take, width
+from metricforge.rows import Array, as_float64, blocks, count, draw, gathered, is_dask, take, width
+from metricforge.rows.threads import chunks_of, fold_chunks, in_threads, least, map_chunks, sum_chunks
 
 from .bases import Projected
 
 if TYPE_CHECKING:
-    from .gaussian import Lines
+    from .gaussian import GaussianLines
 
-Array = NDArray[Any]
 
 DENSE_BYTES = 128 * 2**20
-"""Gram matrices of all bases are kept while they take no more than this."""
-CHUNK_ROWS = 2048
-"""Rows in memory are passed over in chunks of so many: enough work for a thread, small results."""
+"""Gram matrices of all bases are stored if they take no more than this."""
 PIECE_BYTES = 8 * 2**20
-"""What one array of a pass may take; every thread holds a few of them."""
+"""Maximal size of one array of a pass; every thread has a few of them."""
 FUSED_VALUES = 2 * 10**7
-"""Kernel values n² k of one full pass from which a compiled loop pays."""
+"""From this many kernel values n² k per full pass on, the compiled loop is used."""
 SCOUT_COLUMNS = 1024
-"""Columns on which all rows are judged before a full pass."""
-JUDGES = 32
-"""Rows that all others are compared with to see how large values of a base are."""
+"""Columns from which all slacks are estimated before a full pass."""
+REFERENCES = 32
+"""Rows that all others are compared with to find the largest value of a base."""
 ROUNDING = 4 * np.finfo(np.float64).eps
 
 
 class Dominance(Protocol):
-    """What column generation asks of a dominance condition over n rows.
+    """What column generation needs of a dominance condition over n rows.
 
     Attributes
     ----------
     n : int
     cheap : bool
-        Whether the slacks of all rows cost little beside solving a linear program.
+        Whether computing the slacks of all rows is cheap compared with solving a linear program.
     lift : (b,) array or None
         Weights whose matrix is the identity in the basis of the condition: adding t · lift raises every slack by t.
     """
@@ -63,27 +57,27 @@ class Dominance(Protocol):
         """Return K_ii − Σ_{j≠i} |K_ij| of some or all rows, and a bound on the error."""
 
     def scout(self, alpha: Array, seed: int) -> Array:
-        """Return an estimate of all slacks that costs a small part of them."""
+        """Return an estimate of all slacks, at a small part of their cost."""
 
     def cuts(self, alpha: Array, rows: Array) -> tuple[Array, Array]:
         """Return the slacks of some rows in float64, and their (len(rows), b) cuts at α."""
 
     def rounding(self, alpha: Array) -> float:
-        """Return what a slack in float64 may be off by."""
+        """Return a bound on the rounding error of a slack in float64."""
 
 
 # ------------------------------------------------------------------------------------------------- matrices in memory
 
 
-class Dense:
-    """Dominance of Σ_p α_p M_p for matrices that are all in memory.
+class DenseDominance:
+    """Dominance of Σ_p α_p M_p for matrices in memory.
 
     Cost: b n² numbers of memory; b n² flops for all slacks.
 
     Parameters
     ----------
     stack : (b, n, n) array
-        Taken over: its diagonals are set to zero.
+        Modified in place: its diagonals are set to zero.
     lift : (b,) array or None
     """
 
@@ -104,7 +98,7 @@ class Dense:
         return diagonal @ alpha - np.abs(K).sum(axis=1), self.rounding(alpha)
 
     def scout(self, alpha: Array, seed: int) -> Array:
-        """Return the slacks themselves, which cost little here."""
+        """Return the slacks themselves, which are cheap here."""
         return self.slack(alpha)[0]
 
     def cuts(self, alpha: Array, rows: Array) -> tuple[Array, Array]:
@@ -114,7 +108,7 @@ class Dense:
         return cuts @ alpha, cuts
 
     def rounding(self, alpha: Array) -> float:
-        """Return what n sums of b products may be off by."""
+        """Return the rounding error of n sums of b products."""
         return _rounding(self.n, np.abs(alpha), self.largest)
 
     def _mixture(self, alpha: Array, rows: Array | None) -> Array:
@@ -124,7 +118,7 @@ class Dense:
 
 
 def gram_stack(kernels: Sequence[Kernel], sizes: Array, X: Any, *, white: bool) -> Array:
-    """Return the (k, n, n) Gram matrices of normalised bases, and the identity behind them for white."""
+    """Return the (k, n, n) Gram matrices of normalised bases, followed by the identity for white."""
     n = count(X)
     stack = np.empty((len(kernels) + int(white), n, n))
     for K, kernel, size in zip(stack, kernels, sizes, strict=False):
@@ -155,23 +149,23 @@ def _rounding(n: int, weights: Array, largest: Array) -> float:
     return float(ROUNDING * (n + 1) * len(weights) * weights @ largest)
 
 
-# --------------------------------------------------------------------------------------- rows whose Gram is never held
+# ------------------------------------------------------------------------------------------- without a matrix in memory
 
 
-class Blocked:
-    """Dominance of Σ_p α_p K_p (and α_b I with white) over rows whose Gram matrices are never held.
+class BlockedDominance:
+    """Dominance of Σ_p α_p K_p (and α_b I with white) over rows whose Gram matrices are never stored.
 
     A full pass visits every pair of chunks: in memory each pair once for both of its sides, on all cores; on dask every
-    chunk against every other, in parallel over the chunks.  Gaussians on single features or directions run in a fused
-    float32 loop once n is large, with a bound on its error; `cuts` are float64 always.
+    chunk with every other, in parallel over the chunks.  For large n, Gaussians on single features or directions use a
+    fused float32 loop with a bound on its error; `cuts` are always computed in float64.
 
-    Cost: n² k / 2 kernel values a full pass (n² k on dask), n k values a cut; memory for a few pieces of 8 MB.
+    Cost: n² k / 2 kernel values per full pass (n² k on dask), n k values per cut; memory for a few arrays of 8 MB.
 
     Parameters
     ----------
     kernels : sequence of Kernel
     sizes : (k,) array
-        What each is divided by.
+        The number that each is divided by.
     rows : rows, or a dask array of them
     white : bool
     """
@@ -184,14 +178,14 @@ class Blocked:
         self.lift = np.append(np.zeros(len(kernels)), 1.0) if white else None
 
     @cached_property
-    def _lines(self) -> Lines | None:
+    def _lines(self) -> GaussianLines | None:
         return gaussian_lines(self.kernels, self.rows) if self.n**2 * len(self.kernels) >= FUSED_VALUES else None
 
     def slack(self, alpha: Array, rows: Array | None = None) -> tuple[Array, float]:
-        """Return the slacks of some or all rows: a full pass without ``rows``."""
+        """Return the slacks of some rows, or of all in a full pass."""
         weights, sums = self._mixed(alpha)
         if rows is not None:
-            off = total(_Against(sums, as_float64(take(self.rows, rows))), self.rows)
+            off = sum_chunks(_SumsOfRows(sums, as_float64(take(self.rows, rows))), self.rows)
         elif is_dask(self.rows):
             off = _all_pairs_on_dask(sums, self.rows)
         else:
@@ -201,26 +195,27 @@ class Blocked:
         return self._added(alpha) + own - (off - np.abs(own)), error
 
     def scout(self, alpha: Array, seed: int) -> Array:
-        """Return the slacks as a random sample of columns shows them."""
+        """Return estimates of the slacks from a random sample of columns."""
         weights, sums = self._mixed(alpha)
         columns = draw(self.n, SCOUT_COLUMNS, seed)
-        off = each_row(_Rows(sums, as_float64(take(self.rows, columns))), self.rows)
+        off = map_chunks(_SumsOverColumns(sums, as_float64(take(self.rows, columns))), self.rows)
         return self._added(alpha) + self._own(weights, None) - off * (self.n / len(columns))
 
     def cuts(self, alpha: Array, rows: Array) -> tuple[Array, Array]:
         """Return the slacks of some rows and their cuts, in float64."""
         k = len(self.kernels)
         chosen = as_float64(take(self.rows, rows))
-        signed = total(_SignedSums(self.kernels, self._lines, alpha[:k] / self.sizes, chosen), self.rows) / self.sizes
+        weights = alpha[:k] / self.sizes
+        signed = sum_chunks(_SignedSums(self.kernels, self._lines, weights, chosen), self.rows) / self.sizes
         own = np.column_stack([kernel.diag(chosen) for kernel in self.kernels]) / self.sizes
-        signed -= np.sign(own @ alpha[:k])[:, None] * own  # the row itself is not off the diagonal
+        signed -= np.sign(own @ alpha[:k])[:, None] * own  # remove the diagonal entry
         cuts = own - signed
         if self.white:
             cuts = np.column_stack([cuts, np.ones(len(rows))])
         return cuts @ alpha, cuts
 
     def rounding(self, alpha: Array) -> float:
-        """Return what n sums of k products may be off by; white, which is added last, is off by no more than they."""
+        """Return the rounding error of n sums of k products, which includes that of adding white."""
         return _rounding(self.n, np.abs(alpha[: len(self.kernels)]) / self.sizes, self._largest)
 
     def _mixed(self, alpha: Array) -> tuple[Array, Sums]:
@@ -232,19 +227,19 @@ class Blocked:
 
     @cached_property
     def _largest(self) -> Array:
-        """The largest value of each base: a kernel has it on the diagonal, another base against some row or other."""
-        judges = as_float64(take(self.rows, draw(self.n, JUDGES, 0)))
-        return -reduced(_MinusLargest(self.kernels, judges), _least, self.rows)
+        """The largest value of each base: a kernel has it on the diagonal; other bases are compared with some rows."""
+        references = as_float64(take(self.rows, draw(self.n, REFERENCES, 0)))
+        return -fold_chunks(_MinusLargest(self.kernels, references), least, self.rows)
 
     def _own(self, weights: Array, rows: Array | None) -> Array:
         diagonal = _MixtureDiagonal(self.kernels, weights)
         if rows is not None:
             return diagonal(take(self.rows, rows))
-        return each_row(diagonal, self.rows)
+        return map_chunks(diagonal, self.rows)
 
 
-def gaussian_lines(kernels: Sequence[Kernel], rows: Any) -> Lines | None:
-    """Return the bases as Gaussians on lines, or None where one of them is something else."""
+def gaussian_lines(kernels: Sequence[Kernel], rows: Any) -> GaussianLines | None:
+    """Return the bases as Gaussians on lines, or None if one of them is not."""
     axes: dict[Any, Array] = {}
     line, rates = [], []
     for kernel in kernels:
@@ -255,41 +250,22 @@ def gaussian_lines(kernels: Sequence[Kernel], rows: Any) -> Lines | None:
             axes[key] = np.asarray(key) if isinstance(kernel, Projected) else np.eye(1, width(rows), key).ravel()
         line.append(list(axes).index(key))
         rates.append(float(kernel.kernel.gamma))
-    from .gaussian import Lines
+    from .gaussian import GaussianLines
 
     A = np.column_stack(list(axes.values()))
-    low, minus_high = reduced(_Ends(A), _least, rows)
-    return Lines(A, (low - minus_high) / 2, (-minus_high - low) / 2, np.asarray(line), np.asarray(rates))
+    low, minus_high = fold_chunks(_LineRanges(A), least, rows)
+    return GaussianLines(A, (low - minus_high) / 2, (-minus_high - low) / 2, np.asarray(line), np.asarray(rates))
 
 
-# ------------------------------------------------------------------------------------------------- running over chunks
-
-
-def reduced(function: Callable[[Any], Array], join: Callable[[list[Array]], Array], X: Any) -> Array:
-    """Return ``function(chunk)`` of all chunks of X joined to one: threads in memory, tasks on dask."""
-    if is_dask(X):
-        return np.asarray(fold(function, join, X))
-    return join(list(_in_threads(lambda part: function(X[part]), _chunks(X))))
-
-
-def total(function: Callable[[Any], Array], X: Any) -> Array:
-    """Return the sum of ``function(chunk)`` over the chunks of X."""
-    return reduced(function, _add, X)
-
-
-def each_row(function: Callable[[Any], Array], X: Any) -> Array:
-    """Return ``function(chunk) -> (rows,)`` of all chunks, one after the other."""
-    if is_dask(X):
-        return np.asarray(gathered(map_rows(function, X, None, np.float64)))
-    return np.concatenate(list(_in_threads(lambda part: function(X[part]), _chunks(X))))
+# ------------------------------------------------------------------------------------------------------- pairs of rows
 
 
 def _all_pairs(sums: Sums, X: Any) -> Array:
     """Return Σ_j |K_ij| for all rows in memory, each pair of chunks once."""
-    chunks = _chunks(X)
+    chunks = chunks_of(X)
     pairs = [(a, b) for i, a in enumerate(chunks) for b in chunks[i:]]
     result = np.zeros(count(X))
-    found = _in_threads(lambda pair: sums(X[pair[0]], X[pair[1]]), pairs)
+    found = in_threads(lambda pair: sums(X[pair[0]], X[pair[1]]), pairs)
     for (a, b), (rows, columns) in zip(pairs, found, strict=True):
         result[a] += rows
         if a != b:
@@ -301,40 +277,12 @@ def _all_pairs_on_dask(sums: Sums, X: Any) -> Array:
     """Return Σ_j |K_ij| for all rows of a dask array: one of its chunks at a time against all of them."""
     result = np.zeros(count(X))
     for c in range(X.numblocks[0]):
-        result += each_row(_Rows(sums, gathered(X.blocks[c])), X)
+        result += map_chunks(_SumsOverColumns(sums, gathered(X.blocks[c])), X)
     return result
 
 
-def _chunks(X: Any) -> list[slice]:
-    return list(blocks(count(X), 1, CHUNK_ROWS))
-
-
-def _in_threads(function: Callable[[Any], Any], arguments: Iterable[Any]) -> Iterator[Any]:
-    """Yield the results in order, a few of which exist at a time; an interrupt drops what has not begun."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    pool = ThreadPoolExecutor(cores)
-    begun: deque[Future[Any]] = deque()
-    try:
-        for each in arguments:
-            begun.append(pool.submit(function, each))
-            if len(begun) > 2 * cores:
-                yield begun.popleft().result()
-        while begun:
-            yield begun.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _add(parts: list[Array]) -> Array:
-    return np.asarray(np.sum(parts, axis=0))
-
-
-def _least(parts: list[Array]) -> Array:
-    return np.asarray(np.min(parts, axis=0))
-
-
 # ---------------------------------------------------------------------------------------------------- work on a chunk
-# Objects rather than closures, so that they can be sent to a worker.
+# Objects instead of closures, so that they can be sent to a worker.
 
 
 class Sums(Protocol):
@@ -368,7 +316,7 @@ class _MixtureSums:
 class _FusedSums:
     """Sums for Gaussians on lines."""
 
-    lines: Lines
+    lines: GaussianLines
     weights: Array
 
     def __call__(self, X: Any, Y: Any) -> tuple[Array, Array]:
@@ -376,8 +324,8 @@ class _FusedSums:
 
 
 @dataclass(frozen=True, eq=False)
-class _Against:
-    """Σ_j |K_ij| over a chunk, for rows chosen before."""
+class _SumsOfRows:
+    """Σ_j |K_ij| over a chunk, for fixed rows i."""
 
     sums: Sums
     chosen: Any
@@ -387,8 +335,8 @@ class _Against:
 
 
 @dataclass(frozen=True, eq=False)
-class _Rows:
-    """Σ_j |K_ij| over other rows, for the rows of a chunk."""
+class _SumsOverColumns:
+    """Σ_j |K_ij| over fixed columns j, for the rows of a chunk."""
 
     sums: Sums
     others: Any
@@ -399,10 +347,10 @@ class _Rows:
 
 @dataclass(frozen=True, eq=False)
 class _SignedSums:
-    """Σ_j sign(K_ij) K_p,ij over a chunk, for every base p and each row i chosen before."""
+    """Σ_j sign(K_ij) K_p,ij over a chunk, for every base p and fixed rows i."""
 
     kernels: tuple[Kernel, ...]
-    lines: Lines | None
+    lines: GaussianLines | None
     weights: Array
     chosen: Any
 
@@ -433,21 +381,21 @@ class _MixtureDiagonal:
 
 @dataclass(frozen=True, eq=False)
 class _MinusLargest:
-    """Minus the largest |k_p(x, y)| of every base, where y is x or a judge."""
+    """Minus the largest |k_p(x, y)| of every base, where y is x or a reference row."""
 
     kernels: tuple[Kernel, ...]
-    judges: Any
+    references: Any
 
     def __call__(self, chunk: Any) -> Array:
         chunk = as_float64(chunk)
         own = [np.abs(kernel.diag(chunk)).max() for kernel in self.kernels]
-        others = [np.abs(kernel.block(chunk, self.judges)).max() for kernel in self.kernels]
+        others = [np.abs(kernel.block(chunk, self.references)).max() for kernel in self.kernels]
         return -np.maximum(own, others)
 
 
 @dataclass(frozen=True, eq=False)
-class _Ends:
-    """The smallest coordinate on each line, and minus the largest."""
+class _LineRanges:
+    """The smallest coordinate on each line, and minus the largest one."""
 
     axes: Array
 

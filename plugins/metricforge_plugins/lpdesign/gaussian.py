@@ -1,8 +1,8 @@
 """Sums of mixtures of Gaussians on lines over many pairs of rows, in fused loops; the only file here with numba.
 
-Each base is a Gaussian on a line: a column of X, or x'v.  Row sums of |K_ij| are made of float32 values (sixteen
-exponentials at a time in a vector register) added in float64, with a bound on their error; cuts are float64 throughout.
-The loops are compiled on first use and kept on disk.
+Each base is a Gaussian on a line: a column of X, or x'v.  Row sums of |K_ij| add float32 values (sixteen exponentials
+per vector register) in float64, with a bound on their error; cuts are computed in float64.  The loops are compiled on
+first use and cached on disk.
 """
 
 from __future__ import annotations
@@ -15,21 +15,20 @@ import numba
 import numpy as np
 from numba.core import types
 from numba.extending import intrinsic
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from metricforge.rows import Array
 
 UNIT = 2.0**-24
 """Half a unit in the last place of float32."""
 TILE, SIGNED_TILE = 1024, 256
-"""Columns handled at a time, so that what is known about them stays in the cache."""
+"""Columns per tile, so that their intermediate values stay in the cache."""
 _TAYLOR = tuple(1.0 / math.factorial(q) for q in range(13, -1, -1))
-"""Of exp(r), highest power first; what is left out is below 4e-18 for |r| < 0.35."""
+"""Taylor coefficients of exp(r), highest power first; the remainder is below 4e-18 for |r| < 0.35."""
 _FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 
 @dataclass(frozen=True, eq=False)
-class Lines:
+class GaussianLines:
     """Gaussians on lines: base p is exp(−rates[p] (z − z')²) with z the coordinate on line[p].
 
     Attributes
@@ -37,7 +36,7 @@ class Lines:
     axes : (d, l) array
         The lines, one per column.
     centre, radius : (l,) arrays
-        The middle and half the length of what the rows cover on each line; coordinates are taken from the middle.
+        Midpoint and half of the range of the rows on each line; coordinates are relative to the midpoint.
     line : (k,) int array
     rates : (k,) array
     """
@@ -72,8 +71,8 @@ class Lines:
     def error(self, weights: Array) -> float:
         """Return a bound on the error of one |K_ij|.
 
-        A coordinate is off by UNIT · radius at the most, and the slope of a Gaussian is below 0.86 sqrt(γ); weight,
-        rate, square, exponent and polynomial add less than 16 units, and the sum over bases one unit for each of them.
+        The error of a coordinate is at most UNIT · radius, and the slope of a Gaussian is below 0.86 sqrt(γ); weight,
+        rate, square, exponent and polynomial add less than 16 units, and the sum over bases one unit per base.
         """
         each = 1.72 * np.sqrt(self.rates) * self.radius[self.line] + 16 + np.count_nonzero(weights)
         return float(UNIT * (np.abs(weights) @ each))
@@ -91,7 +90,7 @@ def _as_float(typing: Any, bits: Any) -> Any:  # pragma: no cover
 
 
 # exp(x) for x <= 0: with t = x / log 2, 2^floor(t) is written into the exponent bits and multiplied by 2^r, r = t −
-# floor(t), as a polynomial.  Only plain arithmetic, so that loops over it become vector instructions.
+# floor(t), as a polynomial.  Only plain arithmetic is used, so that loops are vectorised.
 
 
 @numba.njit(inline="always", fastmath=_FAST)  # type: ignore[untyped-decorator]

@@ -1,55 +1,52 @@
-"""Column generation on the dual of the design problem: triples and dominance cuts enter when they are violated."""
+"""Column generation on the dual of the design problem: triples and dominance cuts are added when they are violated."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricforge.problem import Status
+from metricforge.rows import Array
 
 from .dominance import SCOUT_COLUMNS, Dominance
 from .highs import FEASIBILITY, LimitReachedError, Master
 
-Array = NDArray[Any]
-
 BATCH = 500
-"""Triples that enter at a time, at least; a tenth of them where there are many."""
+"""Minimal number of triples added at a time; a tenth of all where these are more."""
 WATCHED = 256
-"""Rows that are made dominant first where looking at all rows is expensive."""
+"""Number of rows whose dominance is enforced first if a pass over all rows is expensive."""
 ROWS = 128
-"""Rows whose cuts enter at a time."""
+"""Number of rows whose cuts are added at a time."""
 CLOSED = 1e-5
-"""The gap, relative to the cost of α = 0, below which a program that nothing can be added to counts as solved."""
+"""A program without violated triples or cuts counts as solved below this gap, relative to the cost of α = 0."""
 SCOUTS = 5
-"""Estimates of all slacks before a full pass, at the most."""
+"""Maximal number of estimates of all slacks before a full pass."""
 MARGIN = 10 * FEASIBILITY
-"""What every row must exceed dominance by, over its largest coefficient, where nothing can lift it afterwards."""
+"""The slack that every row must have, relative to its largest coefficient, if no lift can repair it afterwards."""
 
 
 @dataclass(frozen=True, eq=False)
-class Optimum:
-    """The best design found, in the paper's scale.
+class BestDesign:
+    """The best design found, in the scale of the paper.
 
     Attributes
     ----------
     alpha : (b,) array
-        Weights of the normalised bases, white last; the conditions hold for it.
+        Weights of the normalised bases, white last; it satisfies the conditions.
     upper, lower : float
-        What it costs, and what no design costs less than.
+        Its cost, and a lower bound on the cost of every design.
     status : Status
     n_iter : int
-        Linear programs solved.
+        The number of linear programs solved.
     trace : tuple of (upper, upper − lower)
         After each of them.
     cuts, passes, entered : int
-        Dominance cuts added, looks at all rows, triples that entered the program.
+        The numbers of dominance cuts added, of passes over all rows, and of triples added.
     strict : bool
-        Whether the condition holds in float64; otherwise nothing can lift α to where it does, and it holds as linear
-        programs hold, to 1e-9 of its largest coefficient.
+        Whether the condition holds in float64.  Otherwise no lift exists, and it holds to the tolerance of the linear
+        program, 1e-9 of its largest coefficient.
     """
 
     alpha: Array
@@ -64,20 +61,20 @@ class Optimum:
     strict: bool
 
 
-class Generation:
+class ColumnGeneration:
     """The design problem over given margins and a dominance condition, for any penalties.
 
         minimise Σ_t n_t max(0, 1 − d_t'α) + γ1 Σ_g max_{p in g} |α_p| / size_p + c'α
 
-    over α >= 0 without a condition, over the α that satisfy it with one.  The program keeps its columns and its basis
-    from one call of `solve` to the next.
+    over α >= 0 without a condition, else over the α that satisfy it.  The program keeps its columns and its basis from
+    one call of `solve` to the next.
 
     Parameters
     ----------
     margins : (T, k) array
         K_p,ij − K_p,ik of each triple and each base, divided by its size.
     times : (T,) array
-        How often each triple was said.
+        The multiplicity of each triple.
     groups, sizes : (k,) arrays
     condition : Dominance or None
     diagonal : (b,) array
@@ -107,7 +104,7 @@ class Generation:
         self._enter(np.sort(rng.choice(T, size=min(T, self.batch), replace=False)))
         self.watched: Array | None = None
         if condition is not None:
-            # Dominance implies Σ K_ii >= 0, which alone bounds the program from below; bases without a diagonal cost 0.
+            # dominance implies Σ K_ii >= 0, which already bounds the program; bases without a diagonal cost 0
             if diagonal.any():
                 self.master.add_cuts(diagonal[None])
             if condition.lift is None:
@@ -115,11 +112,11 @@ class Generation:
             if not condition.cheap and condition.n > WATCHED:
                 self.watched = np.sort(rng.choice(condition.n, size=WATCHED, replace=False))
 
-    def solve(self, gamma1: float, cost: Array, *, tol: float, max_iter: int, step: Callable[..., None]) -> Optimum:
-        """Minimise to a gap of ``tol`` times the cost, or as far as ``max_iter`` linear programs lead."""
+    def solve(self, gamma1: float, cost: Array, *, tol: float, max_iter: int, step: Callable[..., None]) -> BestDesign:
+        """Minimise to a gap of ``tol`` times the cost, with at most ``max_iter`` linear programs."""
         self.gamma1, self.cost = gamma1, cost
         self.master.penalise(gamma1, cost)
-        self.best, self.upper = np.zeros(self.master.bases), float(self.times.sum())  # α = 0 is always allowed
+        self.best, self.upper = np.zeros(self.master.bases), float(self.times.sum())  # α = 0 is always feasible
         self.strict = True
         lower, trace = 0.0, []
         status = Status.ITERATION_LIMIT
@@ -129,7 +126,7 @@ class Generation:
             except LimitReachedError:
                 status = Status.TIME_LIMIT
                 break
-            if vertex is None:  # no α is strictly dominant: ask for dominance itself
+            if vertex is None:  # no α is strictly dominant: require dominance only
                 self.master.require(0.0)
                 grown = True
             else:
@@ -143,7 +140,7 @@ class Generation:
                 status = Status.OPTIMAL
             if status == Status.OPTIMAL or not grown:
                 break
-        return Optimum(
+        return BestDesign(
             self.best,
             self.upper,
             lower,
@@ -157,7 +154,7 @@ class Generation:
         )
 
     def _improve(self, alpha: Array, lower: float, tol: float, *, last: bool) -> bool:
-        """Offer the design α, and add what it violates; tell whether there was anything."""
+        """Update the best design with α, and add the triples and cuts it violates; return whether there were any."""
         alpha = np.where(np.abs(alpha) > 1e-11 * np.abs(alpha).max(), alpha, 0.0)
         if self.condition is None:
             alpha = np.maximum(alpha, 0.0)
@@ -167,7 +164,7 @@ class Generation:
         return self._separate(self.condition, alpha, lower, tol, later=later, last=last) or later
 
     def value(self, alpha: Array) -> float:
-        """Return what the design α costs."""
+        """Return the cost of the design α."""
         k = len(self.sizes)
         loss = self.times @ np.maximum(0.0, 1.0 - self.margins @ alpha[:k])
         largest = np.zeros(int(self.groups.max()) + 1)
@@ -175,13 +172,13 @@ class Generation:
         return float(loss + self.gamma1 * largest.sum() + self.cost @ alpha)
 
     def _offer(self, alpha: Array, *, strict: bool = True) -> None:
-        """Keep an allowed α if it is the best so far."""
+        """Keep a feasible α if it is the best so far."""
         value = self.value(alpha)
         if value < self.upper:
             self.best, self.upper, self.strict = alpha, value, strict
 
     def _price(self, alpha: Array) -> bool:
-        """Let the triples enter that are violated most; tell whether there were any."""
+        """Add the most violated triples; return whether there were any."""
         short = 1.0 - self.margins @ alpha[: len(self.sizes)]
         late = np.flatnonzero(self.waiting & (short > 10 * FEASIBILITY))
         if len(late) > self.batch:
@@ -197,14 +194,14 @@ class Generation:
     def _separate(
         self, condition: Dominance, alpha: Array, lower: float, tol: float, *, later: bool, last: bool
     ) -> bool:
-        """Add cuts for the rows that are furthest from dominance; tell whether there were any.
+        """Add cuts for the rows that violate dominance most; return whether there were any.
 
-        Where looking at all rows is expensive, those that are watched come first; when they leave no gap, or nothing
-        else is left to do (``later`` says that triples have entered), scouts look for rows to watch, and all rows are
-        looked at when the scouts have found none, or when this is the last chance to find an allowed α.
+        If a pass over all rows is expensive, watched rows are checked first.  When they close the gap, or when no other
+        column was added (``later``: triples were added), estimates of all slacks select further rows to watch.  A full
+        pass follows when the estimates select no violated row, or when this is the last chance to find a feasible α.
         """
         if self.watched is not None and not last:
-            grown, settled = self._look(condition, alpha, self.watched, lower, tol)
+            grown, settled = self._cut_watched(condition, alpha, self.watched, lower, tol)
             if grown or (later and not settled):
                 return grown
             if self.scouts < SCOUTS and condition.n > 4 * SCOUT_COLUMNS:
@@ -213,7 +210,7 @@ class Generation:
                 seen[self.watched] = np.inf
                 found = np.argsort(seen, kind="stable")[:ROWS]
                 self.watched = np.union1d(self.watched, found)
-                if self._look(condition, alpha, np.sort(found), lower, tol)[0]:
+                if self._cut_watched(condition, alpha, np.sort(found), lower, tol)[0]:
                     return True
             self.scouts = 0
         slack, error = condition.slack(alpha)
@@ -230,8 +227,10 @@ class Generation:
             self.watched = np.union1d(self.watched, worst)
         return grown
 
-    def _look(self, condition: Dominance, alpha: Array, rows: Array, lower: float, tol: float) -> tuple[bool, bool]:
-        """Cut some rows unless they leave no gap; tell whether one was violated, and whether they leave none."""
+    def _cut_watched(
+        self, condition: Dominance, alpha: Array, rows: Array, lower: float, tol: float
+    ) -> tuple[bool, bool]:
+        """Add cuts for violated rows; return (violated, gap_closed).  No cuts are added if the gap is closed."""
         slack, error = condition.slack(alpha, rows)
         repaired = self._lifted(condition, alpha, float(slack.min()))
         guess = self.upper if repaired is None else self.value(repaired)
@@ -240,7 +239,7 @@ class Generation:
         return self._cut(condition, alpha, rows, slack, error)[0], False
 
     def _lifted(self, condition: Dominance, alpha: Array, least: float) -> Array | None:
-        """Return α lifted until its smallest slack, ``least``, is 0; None where nothing can lift it."""
+        """Return α lifted until its smallest slack, ``least``, is 0; None without a lift."""
         if least >= 0:
             return alpha
         return None if condition.lift is None else alpha - least * condition.lift
@@ -248,10 +247,10 @@ class Generation:
     def _cut(
         self, condition: Dominance, alpha: Array, rows: Array, slack: Array, error: float
     ) -> tuple[bool, Array, Array]:
-        """Add cuts of the worst of some rows; return whether any was violated, the worst, and their exact slacks.
+        """Add cuts of the worst of some rows; return whether any was violated, these rows, and their exact slacks.
 
-        Rows whose slack is within the error of 0 may be violated or not.  A lift settles all but the worst of them;
-        where there is none, they are looked at until one is violated.
+        A row whose slack is within the error of 0 may be violated or not.  With a lift only the worst of them matter;
+        without one they are checked until one is violated.
         """
         order = np.argsort(slack, kind="stable")
         doubtful = rows[order[slack[order] <= error + self.master.margin * condition.n]]

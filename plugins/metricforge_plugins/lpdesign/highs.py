@@ -1,4 +1,4 @@
-"""The linear program behind the design, column by column, on HiGHS; the only file that imports it."""
+"""The linear program of the design, which grows by columns, on HiGHS; the only file that imports highspy."""
 
 from __future__ import annotations
 
@@ -7,20 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricforge.errors import SolverError
-
-Array = NDArray[Any]
+from metricforge.rows import Array
 
 FEASIBILITY = 1e-9
-"""What HiGHS may miss a bound by, in the units of normalised bases."""
+"""Feasibility tolerance of HiGHS, in units of normalised bases."""
 NEGLIGIBLE = 1e-12
-"""Coefficients below this are left out of the program; HiGHS would drop them with a warning."""
+"""Smaller coefficients are omitted from the program; HiGHS would drop them with a warning."""
 SLICE = 2000
-"""Simplex iterations between two looks at the clock and at Ctrl-C (well below a second)."""
+"""Simplex iterations between two checks of the time and of Ctrl-C (well below a second)."""
 SECONDS = 600.0
-"""The longest that one linear program may take."""
+"""Time limit of one linear program."""
 
 
 class LimitReachedError(Exception):
@@ -29,14 +27,14 @@ class LimitReachedError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Vertex:
-    """An optimal vertex of the program as it stands.
+    """An optimal vertex of the current program.
 
     Attributes
     ----------
     alpha : (b,) array
-        Weights of the normalised bases; the last is white's where there is one.
+        Weights of the normalised bases; the last is that of white where there is one.
     triples, cuts : arrays
-        The multipliers λ and μ of what has been added, in order.
+        The multipliers λ of the triples and μ of the cuts, in the order in which they were added.
     """
 
     alpha: Array
@@ -45,31 +43,30 @@ class Vertex:
 
 
 class Master:
-    """The dual of the design problem over the triples and dominance cuts that have been added so far.
+    """The dual of the design problem over the triples and dominance cuts added so far.
 
-    The design, in the paper's scale and over bases that are divided by their ``sizes``, is
+    The design, in the scale of the paper and over bases that are divided by their ``sizes``, is
 
         minimise   Σ_t n_t ε_t + γ1 Σ_g s_g + c'α
         subject to d_t'α + ε_t >= 1,  ε >= 0,  |α_p| <= size_p s_g (p in group g),  a_r'α >= margin
 
-    with α >= 0 where ``signed`` is false; a row d_t is K_ij − K_ik of a triple said n_t times, and a_r one sign
-    pattern of diagonal dominance in one row.  Its dual has a row for each base and group, and columns that come one by
-    one:
+    with α >= 0 if ``signed`` is false; a row d_t is K_ij − K_ik of a triple that occurs n_t times, and a_r one sign
+    pattern of diagonal dominance in one row.  Its dual has a row per base and group, and columns that are added:
 
         maximise   Σ_t λ_t + margin Σ_r μ_r
         subject to Σ_t d_t λ_t + Σ_r a_r μ_r − u⁺ + u⁻ = c,  Σ_{p in g} size_p (u⁺_p + u⁻_p) <= γ1,
                    0 <= λ_t <= n_t,  μ, u⁺, u⁻ >= 0
 
     (without signs the first row is <= c and u⁻ is absent).  A new triple is a boxed column, which the dual simplex
-    moves from one bound to the other without a pivot; α is the vector of row duals.  What has not been added counts as
-    λ = 0 or μ = 0, so the optimum is always a lower bound on the cost of every design.
+    moves from one bound to the other without a pivot; α is the vector of row duals.  Triples and cuts that are not yet
+    added have λ = 0 or μ = 0, so the optimum is always a lower bound on the cost of every design.
 
     Parameters
     ----------
     groups : (k,) int array
         The group of each penalised base, from 0.
     sizes : (k,) array
-        What each base was divided by.
+        The number that each base was divided by.
     signed : bool
         Whether weights may be negative.
     white : bool
@@ -81,7 +78,7 @@ class Master:
 
         self._api = highspy
         self._groups, self._signed = groups, signed
-        # Group rows are divided by their largest size: |α_p| <= size_p s_g has any scale the kernels have.
+        # group rows are divided by their largest size, because |α_p| <= size_p s_g has the scale of the kernels
         largest = np.zeros(int(groups.max()) + 1)
         np.maximum.at(largest, groups, sizes)
         self._group_size, self._share = largest, sizes / largest[groups]
@@ -129,7 +126,7 @@ class Master:
     # -- changing it ---------------------------------------------------------------------------------------------
 
     def penalise(self, gamma1: float, cost: Array) -> None:
-        """Set γ1 and the linear cost c of the bases; what was added stays."""
+        """Set γ1 and the linear cost c of the bases; triples and cuts are kept."""
         self._gamma1, self._cost = gamma1, cost
         upper = np.concatenate([cost, gamma1 / self._group_size])
         lower = np.full(len(upper), -self._api.kHighsInf)
@@ -139,7 +136,7 @@ class Master:
         self._ok(self._highs.changeRowsBounds(len(upper), index, lower, upper), "setting the penalties")
 
     def add_triples(self, rows: Array, times: Array) -> None:
-        """Add the triples with these margins (m, k), each said so many times."""
+        """Add the triples with these margins (m, k) and multiplicities ``times``."""
         padded = np.zeros((len(rows), self.bases))
         padded[:, : self.penalised] = rows
         self._add(padded, np.ones(len(rows)), times, "adding triples")
@@ -165,7 +162,7 @@ class Master:
 
     def _add(self, rows: Array, cost: Array, most: Array, what: str) -> None:
         if not np.isfinite(rows).all():
-            raise SolverError(f"{what}: a kernel value is not finite")  # HiGHS drops a NaN and says all is well
+            raise SolverError(f"{what}: a kernel value is not finite")  # HiGHS drops a NaN without an error
         kept = np.abs(rows) > NEGLIGIBLE
         starts = np.concatenate([[0], np.cumsum(kept.sum(axis=1))[:-1]]).astype(np.int32)
         index = np.nonzero(kept)[1].astype(np.int32)
@@ -175,16 +172,16 @@ class Master:
     # -- solving it ----------------------------------------------------------------------------------------------
 
     def solve(self) -> Vertex | None:
-        """Return an optimal vertex, warm from the last one; None where no α satisfies the cuts.
+        """Return an optimal vertex, warm-started from the last one; None where no α satisfies the cuts.
 
-        The simplex method runs in slices, so that Ctrl-C is heard and the clock is read between them.
+        The simplex method runs in slices, so that Ctrl-C and the time limit take effect between them.
 
         Raises
         ------
         LimitReachedError
             After `SECONDS`.
         SolverError
-            Where HiGHS fails three times: warm, from scratch, and from scratch without its scaling of the program.
+            When HiGHS fails three times: warm-started, from scratch, and from scratch without its scaling.
         """
         status = self._api.HighsModelStatus
         started, failures = time.monotonic(), 0
@@ -203,7 +200,7 @@ class Master:
             if failures > 2:
                 raise SolverError(f"HiGHS ended with {self._highs.modelStatusToString(found)!r} ({ran})")
             self._ok(self._highs.clearSolver(), "starting from scratch")
-            if failures > 1:  # bases and cuts are normalised, so this loses little, and near-infeasible cuts need it
+            if failures > 1:  # little is lost, because bases and cuts are normalised; nearly infeasible cuts need it
                 self._ok(self._highs.setOptionValue("simplex_scale_strategy", 0), "turning scaling off")
 
     def _vertex(self) -> Vertex:
@@ -214,10 +211,10 @@ class Master:
         return Vertex(alpha, triples, np.maximum(columns[~self._is_triple], 0))
 
     def lower_bound(self, vertex: Vertex, upper: float) -> float:
-        """Return a number that no design costs less than, given one that costs ``upper``.
+        """Return a lower bound on the cost of every design, given one that costs ``upper``.
 
-        λ and μ bound the cost exactly when the dual rows hold; what they miss by (HiGHS stops at 1e-9) is charged at
-        the largest weights that a design of that cost can have.
+        λ and μ bound the cost exactly if the dual rows hold.  Their violation (HiGHS stops at 1e-9), times the largest
+        weights that a design of that cost can have, is subtracted.
         """
         excess = vertex.triples @ self.triples + vertex.cuts @ self.cuts - self._cost
         k = self.penalised
@@ -230,9 +227,9 @@ class Master:
     def _largest_weights(self, alpha: Array, upper: float) -> tuple[Array, float]:
         """Return bounds on max |α_p| / share_p of each group and on white in designs that cost ``upper`` or less.
 
-        No part of the cost is negative, so γ1 s_g <= upper; c_p α_p <= upper where weights have no sign; and under
-        dominance 0 <= c'α <= upper, which bounds white.  A group or white without a penalty has no bound: ten times
-        the present weights are taken for one.
+        No term of the cost is negative, so γ1 s_g <= upper; c_p α_p <= upper if weights are nonnegative; and under
+        dominance 0 <= c'α <= upper, which bounds white.  A group or white without a penalty has no bound; ten times
+        the current weights are used instead.
         """
         k, cost = self.penalised, self._cost
         present = 10 * max(1.0, float((np.abs(alpha[:k]) / self._share).max()), float(np.abs(alpha[k:]).sum()))

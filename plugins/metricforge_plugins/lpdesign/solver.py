@@ -1,4 +1,4 @@
-"""Design a kernel from judgements "i is more like j than like k": which bases to mix, and which features matter."""
+"""Design a sparse mixture of kernels from triples "i is more similar to j than to k"."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from metricforge.checks import flag, number, numbers, one_of, whole_number
 from metricforge.constraints import Constraint, Triplets
-from metricforge.errors import ConvergenceWarning, InputError, whole_number
-from metricforge.kernels import RBF, Kernel, Mixture, Weak, is_number
-from metricforge.problem import Method, Problem, Solution, Solver, Status
-from metricforge.rows import as_float64, blocks, count, draw, is_sparse, take, width
+from metricforge.errors import ConvergenceWarning, InputError
+from metricforge.kernels import RBF, Kernel, Mixture, Weak
+from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
+from metricforge.rows import Array, as_float64, blocks, count, draw, is_sparse, take, width
+from metricforge.rows.threads import sum_chunks
 from metricforge.space import check_memory
 
 from .bases import (
@@ -28,20 +29,19 @@ from .bases import (
     triple_directions,
     weak_kernels,
 )
-from .dominance import DENSE_BYTES, Blocked, Dense, Dominance, change_basis, gram_stack, total
-from .generation import Generation, Optimum
+from .dominance import DENSE_BYTES, BlockedDominance, DenseDominance, Dominance, change_basis, gram_stack
+from .generation import BestDesign, ColumnGeneration
 from .highs import FEASIBILITY, SECONDS
 
-Array = NDArray[Any]
 log = logging.getLogger(__name__)
 
 CONES = ("nonneg", "dd", "change-of-basis")
 ROUNDS = 10
-"""Changes of basis at the most; four close most of the way from dominance to positive semidefiniteness."""
+"""Maximal number of changes of basis; four give most of the gain between dominance and positive semidefiniteness."""
 WORTHWHILE = 1e-3
-"""A change of basis that gains less than this part of the cost is the last."""
+"""Stop after a change of basis that lowers the cost by less than this share."""
 SPECTRUM_ROWS = 500
-"""Rows on which the eigenvalues of a mixture with negative weights are looked at."""
+"""Number of rows on which the eigenvalues of a mixture with negative weights are computed."""
 
 
 @dataclass(frozen=True)
@@ -51,39 +51,39 @@ class LPDesign(Solver):
         minimise (1/T) Σ_t ε_t + sparsity · Σ_g max_{p in g} |α_p| + trace · Σ_i K_ii / n^q
         subject to K_ij − K_ik + ε_t >= 1 for every triple t = (i, j, k),  ε >= 0,  and a cone:
 
-    ``"nonneg"``: α >= 0, which makes a kernel on new rows too (q = 1).  ``"dd"``: K_ii >= Σ_{j≠i} |K_ij| for every row,
-    the paper's (q = 2).  ``"change-of-basis"``: dominance of L⁻¹ K L⁻ᵀ for the Cholesky factor L of the last K, a few
-    times over (q = 2).  The objective in the report is this value, and the gap the difference of the upper and the
-    lower bound that the report holds.
+    ``"nonneg"``: α >= 0, so that K is a kernel on new rows too (q = 1).  ``"dd"``: K_ii >= Σ_{j≠i} |K_ij| for every
+    row, as in the paper (q = 2).  ``"change-of-basis"``: dominance of L⁻¹ K L⁻ᵀ for the Cholesky factor L of the last
+    K, repeated a few times (q = 2).  The objective in the report is this value, and the gap is the difference of the
+    upper and the lower bound in the report.
 
-    Cost: nonneg O(T k) kernel values and numbers, seconds for T = 40,000.  dd adds n² k / 2 kernel values for each look
-    at all rows, one to three as a rule, and no n × n array; change-of-basis keeps 3 k n² numbers and is for a thousand
-    rows at the most.
+    Cost: nonneg O(T k) kernel values and numbers, seconds for T = 40,000.  dd adds n² k / 2 kernel values for each pass
+    over all rows, usually one to three, and no n × n array; change-of-basis stores 3 k n² numbers and is for at most a
+    thousand rows.
 
     Parameters
     ----------
     bases : "weak", "weak+directions" or a list of kernels
-        The base kernel on each single feature; these and the base kernel on directions learned from the triples; or any
+        The base kernel on each feature; these and the base kernel on directions learned from the triples; or any
         kernels, which under dd need not be positive semidefinite.
     widths : numbers
         The rates of weak kernels, as multiples of the median rule on each feature or direction.
     cone : "nonneg", "dd" or "change-of-basis"
     sparsity : float >= 0
-        γ1/T: the price of using a group.
+        γ1/T: the penalty of using a group.
     trace : float >= 0
-        γ2 n^q/T: the price of the diagonal.
+        γ2 n^q/T: the penalty of the diagonal.
     white : bool
-        Whether dd and change-of-basis may add a multiple of the identity, which no triple sees and sparsity does not
-        count.  It is not part of the learned kernel: ``report.white``.
+        Whether dd and change-of-basis may add a multiple of the identity, which affects no triple and is not penalised
+        by sparsity.  It is not part of the learned kernel; ``report.white`` is its weight.
     groups : list of ids, one per base, or None
-        By default the bases on one feature or one direction share a group, and any other base is alone.
+        By default the bases on the same feature or direction share a group, and any other base has its own.
     rows : "all" or "triples"
-        Which rows the trace and dominance are about; "triples" is the paper's S.
+        The rows in the trace and in the dominance condition; "triples" is the set S of the paper.
     n_directions : int
     tol : float
-        The gap to stop at, relative to the objective.
+        Stop at this gap, relative to the objective.
     max_iter : int
-        The most linear programs to solve, after each change of basis.
+        The maximal number of linear programs, after each change of basis.
 
     References
     ----------
@@ -107,33 +107,27 @@ class LPDesign(Solver):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bases", _as_bases(self.bases))
-        object.__setattr__(self, "widths", _as_widths(self.widths))
+        object.__setattr__(self, "widths", numbers(self.widths, "widths", above=0))
         if self.groups is not None:
             object.__setattr__(self, "groups", _as_ids(self.groups))
-        if self.cone not in CONES:
-            raise InputError(f"cone must be one of {', '.join(CONES)}, got {self.cone!r}")
-        if self.rows not in ("all", "triples"):
-            raise InputError(f'rows must be "all" or "triples", got {self.rows!r}')
+        one_of(self.cone, "cone", CONES)
+        one_of(self.rows, "rows", ("all", "triples"))
         for name in ("sparsity", "trace"):
-            value = getattr(self, name)
-            if not (is_number(value) and 0 <= value < np.inf):
-                raise InputError(f"{name} must be a finite number >= 0, got {value!r}")
-        if not (is_number(self.tol) and 0 < self.tol < 1):
-            raise InputError(f"tol must be a number between 0 and 1, got {self.tol!r}")
-        if not isinstance(self.white, bool | np.bool_):
-            raise InputError(f"white must be True or False, got {self.white!r}")
+            number(getattr(self, name), name, least=0)
+        number(self.tol, "tol", above=0, below=1)
+        flag(self.white, "white")
         whole_number(self.n_directions, "n_directions")
         whole_number(self.max_iter, "max_iter")
 
     @classmethod
-    def paper(cls, gamma1: float, gamma2: float, **options: Any) -> Printed:
+    def paper(cls, gamma1: float, gamma2: float, **options: Any) -> PaperLPDesign:
         """Return the solver of formulations (4) and (7) with their printed γ1 and γ2: diagonal dominance, no white.
 
         Groups are features for weak kernels, formulation (7), and single bases for a list of other kernels, (4); give
-        ``groups=range(k)`` for (4) over weak kernels.  The report stays in the scale of `LPDesign`: the printed
-        objective is T times that.
+        ``groups=range(k)`` for (4) over weak kernels.  The report is in the scale of `LPDesign`; the printed objective
+        is T times as large.
         """
-        return Printed(**{"cone": "dd", "white": False, **options, "sparsity": gamma1, "trace": gamma2})
+        return PaperLPDesign(**{"cone": "dd", "white": False, **options, "sparsity": gamma1, "trace": gamma2})
 
     def penalties(self, T: int, n: int) -> tuple[float, float]:
         """Return γ1 and γ2 of the paper for T triples and n rows."""
@@ -141,13 +135,13 @@ class LPDesign(Solver):
 
     def _solve(self, problem: Problem) -> Solution:
         design = Design.of(self, problem)
-        optimum, condition_notes = design.optimise(self, problem.step)
-        return design.solution(self, problem, optimum, condition_notes)
+        best, notes = design.optimise(self, problem.step)
+        return design.solution(self, problem, best, notes)
 
 
 @dataclass(frozen=True)
-class Printed(LPDesign):
-    """`LPDesign` with ``sparsity`` and ``trace`` in the paper's scale, γ1 and γ2; made by ``LPDesign.paper``."""
+class PaperLPDesign(LPDesign):
+    """`LPDesign` with ``sparsity`` and ``trace`` in the scale of the paper, γ1 and γ2; made by ``LPDesign.paper``."""
 
     def penalties(self, T: int, n: int) -> tuple[float, float]:
         """Return γ1 and γ2 as given."""
@@ -159,25 +153,25 @@ class Printed(LPDesign):
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """What does not depend on the penalties: bases, margins, and the rows that conditions are about.
+    """The data that do not depend on the penalties: bases, margins, and the rows of the conditions.
 
     Attributes
     ----------
     kernels : tuple of k kernels
     sizes : (k,) array
-        The mean |k(x, x)| of each base, its largest margin where that is 0; margins and conditions are about bases
-        divided by it.
+        The mean |k(x, x)| of each base, or its largest margin where that is 0; margins and conditions use bases divided
+        by it.
     groups : (k,) int array
     X : rows
-        Those that occur in triples, in memory.
+        The rows that occur in triples, in memory.
     triples, times : (T', 3) and (T',) arrays
-        The distinct triples, as numbers of rows of X, and how often each was said.
+        The distinct triples, as row numbers of X, and their multiplicities.
     origin : (T',) array
-        Where each stands among the triples as given.
+        The position of each among the given triples.
     margins : (T', k) array
         K_ij − K_ik.
     condition_rows : rows
-        What trace and dominance are about; possibly a dask array.
+        The rows in the trace and in the dominance condition; possibly a dask array.
     diagonal : (k,) array
         Σ_i K_ii over them.
     """
@@ -205,24 +199,24 @@ class Design:
         X = as_float64(take(problem.rows, used))
         triples = np.searchsorted(used, distinct)
         kernels = make_bases(solver, problem, X, np.repeat(triples, times, axis=0))
-        about = problem.rows if solver.rows == "all" else X
-        diagonal, absolute = total(_DiagonalSums(kernels), about)
-        n = count(about)
+        condition_rows = problem.rows if solver.rows == "all" else X
+        diagonal, absolute = sum_chunks(_DiagonalSums(kernels), condition_rows)
+        n = count(condition_rows)
         check_memory(8 * len(triples) * len(kernels), f"{len(triples)} triples × {len(kernels)} bases", "use fewer")
         D = margins(kernels, X, triples)
         sizes = np.where(absolute > 0, absolute / n, np.maximum(D.max(axis=0), -D.min(axis=0)))
         sizes[sizes == 0] = 1.0
         D /= sizes
         groups = as_groups(kernels, solver.groups)
-        return cls(kernels, sizes, groups, X, triples, times, origin, D, about, diagonal / sizes, problem.seed)
+        return cls(kernels, sizes, groups, X, triples, times, origin, D, condition_rows, diagonal / sizes, problem.seed)
 
     @property
     def n(self) -> int:
-        """The number of rows that trace and dominance are about."""
+        """The number of rows in the trace and in the dominance condition."""
         return count(self.condition_rows)
 
     def traces(self, solver: LPDesign) -> Array:
-        """Return Σ_i K_ii of every normalised base, white's last."""
+        """Return Σ_i K_ii of every normalised base, white last."""
         white = solver.white and solver.cone != "nonneg"
         return np.append(self.diagonal, float(self.n)) if white else self.diagonal
 
@@ -231,10 +225,10 @@ class Design:
         gamma1, gamma2 = solver.penalties(int(self.times.sum()), self.n)
         return gamma1, gamma2 * self.traces(solver)
 
-    def generation(self, solver: LPDesign, condition: Dominance | None) -> Generation:
+    def generation(self, solver: LPDesign, condition: Dominance | None) -> ColumnGeneration:
         """Return a program without penalties."""
         times, diagonal = self.times.astype(np.float64), self.traces(solver)
-        return Generation(self.margins, times, self.groups, self.sizes, condition, diagonal, seed=self.seed)
+        return ColumnGeneration(self.margins, times, self.groups, self.sizes, condition, diagonal, seed=self.seed)
 
     def condition(self, solver: LPDesign) -> Dominance | None:
         """Return the condition of the solver's cone (of the first program, for change-of-basis)."""
@@ -242,21 +236,21 @@ class Design:
             return None
         b = len(self.kernels) + int(solver.white)
         if solver.cone == "dd" and 8 * b * self.n**2 > DENSE_BYTES:
-            return Blocked(self.kernels, self.sizes, self.condition_rows, white=solver.white)
+            return BlockedDominance(self.kernels, self.sizes, self.condition_rows, white=solver.white)
         lift = np.append(np.zeros(b - 1), 1.0) if solver.white else None
-        return Dense(self.stack(solver), lift)
+        return DenseDominance(self.stack(solver), lift)
 
     def stack(self, solver: LPDesign) -> Array:
         """Return the Gram matrices of all bases."""
         b = len(self.kernels) + int(solver.white)
         copies = 1 if solver.cone == "dd" else 3
-        repair = 'use cone="dd", which keeps none, or rows="triples"'
+        repair = 'use cone="dd", which stores none, or rows="triples"'
         check_memory(8 * copies * b * self.n**2, f"{b} Gram matrices of {self.n} rows", repair)
         X = as_float64(take(self.condition_rows, np.arange(self.n)))
         return gram_stack(self.kernels, self.sizes, X, white=solver.white)
 
-    def optimise(self, solver: LPDesign, step: Any) -> tuple[Optimum, tuple[str, ...]]:
-        """Solve for the solver's penalties; return the optimum and what is to be said about the way there."""
+    def optimise(self, solver: LPDesign, step: Any) -> tuple[BestDesign, tuple[str, ...]]:
+        """Solve for the penalties of the solver; return the best design and notes."""
         penalties = self.penalties(solver)
         limits = {"tol": solver.tol, "max_iter": solver.max_iter, "step": step}
         best = self.generation(solver, self.condition(solver)).solve(*penalties, **limits)
@@ -267,7 +261,7 @@ class Design:
             M = change_basis(stack, best.alpha)
             if M is None:
                 return best, (f"the basis was changed {done} times: the last K is not positive definite",)
-            found = self.generation(solver, Dense(M, best.alpha)).solve(*penalties, **limits)
+            found = self.generation(solver, DenseDominance(M, best.alpha)).solve(*penalties, **limits)
             gain = best.upper - found.upper
             if gain > 0:
                 best = found
@@ -277,86 +271,89 @@ class Design:
 
     # -- the outcome ---------------------------------------------------------------------------------------------
 
-    def solution(self, solver: LPDesign, problem: Problem, optimum: Optimum, notes: tuple[str, ...]) -> Solution:
-        """Return the learned kernel, and the report in the library's scale."""
+    def solution(self, solver: LPDesign, problem: Problem, best: BestDesign, notes: tuple[str, ...]) -> Solution:
+        """Return the learned kernel, and the outcome in the scale of `LPDesign`."""
         T, k = float(self.times.sum()), len(self.kernels)
-        weights = optimum.alpha[:k] / self.sizes
+        weights = best.alpha[:k] / self.sizes
         kernel = Mixture(self.kernels, tuple(weights.tolist()))
-        upper, lower = optimum.upper / T, optimum.lower / T
-        if optimum.status != Status.OPTIMAL:
+        upper, lower = best.upper / T, best.lower / T
+        if best.status != Status.OPTIMAL:
             warnings.warn(
-                f"lpdesign stopped after {optimum.n_iter} linear programs with a gap of {upper - lower:.3g} (objective "
-                f"{upper:.3g}); {_way_on(solver, optimum)}, or accept it by a larger tol",
+                f"lpdesign stopped after {best.n_iter} linear programs with a gap of {upper - lower:.3g} (objective "
+                f"{upper:.3g}); {_advice(solver, best)}, or set a larger tol",
                 ConvergenceWarning,
                 stacklevel=2,
             )
         by_kernel, by_distance = self._accuracy(kernel)
         features = feature_weights(self.kernels, weights, self.X)
-        report = {
+        outcome = {
             "lower_bound": lower,
             "upper_bound": upper,
             "accuracy_by_kernel": by_kernel,
             "accuracy_by_distance": by_distance,
             "features": features,
             "unused": tuple(np.flatnonzero(features == 0).tolist()),
-            "white": float(optimum.alpha[k]) if len(optimum.alpha) > k else 0.0,
+            "white": float(best.alpha[k]) if len(best.alpha) > k else 0.0,
             "bases": k,
             "bases_kept": int(np.count_nonzero(weights)),
-            "cuts": optimum.cuts,
-            "passes": optimum.passes,
-            "triples_entered": optimum.entered,
+            "cuts": best.cuts,
+            "passes": best.passes,
+            "triples_entered": best.entered,
             "repeated": int(T) - len(self.triples),
             "contradicting": self._contradicting(),
         }
-        if not optimum.strict:
+        if not best.strict:
             notes = (
                 *notes,
                 "no better mixture of these bases is strictly dominant (identical rows, perhaps), so dominance holds "
-                "to 1e-9 of its terms only; white=True makes it hold",
+                "only to 1e-9 of its terms; white=True makes it hold exactly",
             )
         if not weights.any():
             log.warning("all weights are 0: see the notes of the report")
-            notes = (*notes, self._collapse(solver, optimum.status))
-        said = (*notes, *self._remarks(problem, kernel))
+            notes = (*notes, self._collapse(solver, best.status))
+        notes = (*notes, *self._notes(problem, kernel))
         return Solution(
             kernel,
-            optimum.status,
+            best.status,
             upper,
-            upper - lower,
-            certificate="upper less lower bound of the linear program",
-            n_iter=optimum.n_iter,
-            trace=tuple((u / T, g / T) for u, g in optimum.trace),
-            report=report,
-            notes=said,
+            certificate=Certificate(
+                "bound", upper - lower, abs(upper), "upper minus lower bound of the linear program"
+            ),
+            n_iter=best.n_iter,
+            trace=tuple((u / T, g / T) for u, g in best.trace),
+            outcome=outcome,
+            notes=notes,
         )
 
     def _accuracy(self, kernel: Mixture) -> tuple[float, float]:
-        """Return the part of the triples with K_ij > K_ik, and with d_ij < d_ik; ties do not count."""
-        met = np.zeros((len(self.triples), 2), dtype=bool)
+        """Return the share of the triples with K_ij > K_ik, and with d_ij < d_ik; ties do not count."""
+        satisfied = np.zeros((len(self.triples), 2), dtype=bool)
         for part, A, B, C in _sides(kernel.kernels, self.X, self.triples):
-            met[part, 0] = kernel.paired(A, B) > kernel.paired(A, C)
-            met[part, 1] = kernel.paired_squared_distance(A, B) < kernel.paired_squared_distance(A, C)
-        by_kernel, by_distance = self.times @ met / self.times.sum()
+            satisfied[part, 0] = kernel.paired(A, B) > kernel.paired(A, C)
+            satisfied[part, 1] = kernel.paired_squared_distance(A, B) < kernel.paired_squared_distance(A, C)
+        by_kernel, by_distance = self.times @ satisfied / self.times.sum()
         return float(by_kernel), float(by_distance)
 
     def _contradicting(self) -> int:
-        """Return how many distinct triples (i, j, k) have their (i, k, j) among them."""
+        """Return the number of distinct triples (i, j, k) for which (i, k, j) is given too."""
         both = np.concatenate([self.triples, self.triples[:, [0, 2, 1]]])
         return int(np.count_nonzero(np.unique(both, axis=0, return_counts=True)[1] == 2))
 
     def _collapse(self, solver: LPDesign, status: Status) -> str:
-        """Explain α = 0, and name the option that cures it."""
+        """Return a note that explains α = 0 and names the option to change."""
         if status != Status.OPTIMAL:
-            return "all weights are 0, because the limit came before a better design; see the warning"
-        what = "all weights are 0 at the optimum, so every row is as far from every other: "
+            return "all weights are 0, because a limit was reached before a better design was found; see the warning"
+        what = "all weights are 0 at the optimum, so all distances are equal: "
         T = self.times.sum()
-        gain = self.times @ self.margins / T  # what a unit of each normalised base takes off the loss
+        gain = self.times @ self.margins / T  # the decrease of the loss per unit of each normalised base
         if solver.cone != "nonneg" and not solver.white:
             return (
-                what + "no mixture of these bases is diagonally dominant over all rows and worth its cost; "
+                what + "no mixture of these bases that is diagonally dominant over all rows lowers the objective; "
                 'give white=True, or cone="nonneg", which has no such condition'
             )
-        balanced = "the triples contradict each other (report.contradicting), or compare rows that no base tells apart"
+        balanced = (
+            "the triples contradict each other (report.contradicting), or compare rows that are equal under all bases"
+        )
         if np.abs(gain).max() <= FEASIBILITY:
             return what + balanced
         if solver.cone == "nonneg" and gain.max() <= FEASIBILITY:
@@ -378,36 +375,38 @@ class Design:
             return what + f"trace outweighs the triples; give a value below {value:.3g}, and a small sparsity"
         return what + balanced
 
-    def _remarks(self, problem: Problem, kernel: Mixture) -> tuple[str, ...]:
+    def _notes(self, problem: Problem, kernel: Mixture) -> tuple[str, ...]:
         assert isinstance(problem.constraint, Triplets)
-        said = []
+        notes = []
         blind = np.abs(self.margins).max(axis=1) <= 1e-12
         if blind.any():
             first = tuple(problem.constraint.triples[self.origin[blind].min()].tolist())
-            said.append(f"{int(self.times @ blind)} triple(s) compare rows that no base tells apart (first {first})")
+            notes.append(
+                f"{int(self.times @ blind)} triple(s) compare rows that are equal under all bases (first {first})"
+            )
         if min(kernel.weights) < 0:
             sample = as_float64(take(problem.rows, draw(problem.n, SPECTRUM_ROWS, problem.seed)))
             w = np.linalg.eigvalsh(kernel.block(sample, sample))
             if w[0] < -1e-9 * w[-1]:
-                said.append(
-                    "with negative weights the mixture is positive semidefinite together with white only: alone its "
-                    f"smallest eigenvalue is {w[0] / w[-1]:.2g} of the largest on {count(sample)} training rows, "
+                notes.append(
+                    "with negative weights the mixture is positive semidefinite only together with white: without it, "
+                    f"the smallest eigenvalue is {w[0] / w[-1]:.2g} of the largest on {count(sample)} training rows, "
                     "squared distances below 0 count as 0, and new rows have no white"
                 )
-        return tuple(said)
+        return tuple(notes)
 
 
-def _way_on(solver: LPDesign, optimum: Optimum) -> str:
-    """Return what to do about a limit."""
-    if optimum.status == Status.TIME_LIMIT:
+def _advice(solver: LPDesign, best: BestDesign) -> str:
+    """Return what to change after a limit was reached."""
+    if best.status == Status.TIME_LIMIT:
         return f"one of them took {SECONDS:.0f} s: give fewer triples or bases"
-    if optimum.n_iter < solver.max_iter:
-        return "rounding leaves no way on: scale the rows, or raise sparsity and trace"
+    if best.n_iter < solver.max_iter:
+        return "rounding prevents more: scale the rows, or raise sparsity and trace"
     return "raise max_iter"
 
 
 def make_bases(solver: LPDesign, problem: Problem, X: Any, triples: Array) -> tuple[Kernel, ...]:
-    """Return the bases of a solver on the rows of a problem; X and ``triples`` are the part that judgements touch."""
+    """Return the bases of a solver on the rows of a problem; X are the rows in triples, ``triples`` refer to X."""
     rows, kernel, seed = problem.rows, problem.kernel, problem.seed
     definite = solver.cone == "nonneg"
     if not isinstance(solver.bases, str):
@@ -424,7 +423,7 @@ def make_bases(solver: LPDesign, problem: Problem, X: Any, triples: Array) -> tu
 
 
 def margins(kernels: Sequence[Kernel], X: Any, triples: Array) -> Array:
-    """Return K_p,ij − K_p,ik, (T, k), from T values of each base and each side; no Gram matrix."""
+    """Return K_p,ij − K_p,ik, (T, k), without a Gram matrix."""
     D = np.empty((len(triples), len(kernels)))
     for part, A, B, C in _sides(kernels, X, triples):
         for p, kernel in enumerate(kernels):
@@ -433,11 +432,11 @@ def margins(kernels: Sequence[Kernel], X: Any, triples: Array) -> Array:
 
 
 def _sides(kernels: Sequence[Kernel], X: Any, triples: Array) -> Iterator[tuple[slice, Any, Any, Any]]:
-    """Yield a block of triples at a time: which they are, and their rows i, j and k."""
+    """Yield blocks of triples: their slice, and their rows i, j and k."""
     lines = all(isinstance(kernel, Weak | Projected) for kernel in kernels)
     for part in blocks(len(triples), 8 * 3 * (width(X) or 32)):
         A, B, C = (X[rows] for rows in triples[part].T)
-        if lines and is_sparse(X):  # a column of a dense block is a slice, of a sparse one a search
+        if lines and is_sparse(X):  # selecting a column of a sparse block is slow
             A, B, C = A.toarray(), B.toarray(), C.toarray()
         yield part, A, B, C
 
@@ -468,20 +467,13 @@ def _as_bases(bases: Any) -> Any:
     return kernels
 
 
-def _as_widths(widths: Any) -> tuple[float, ...]:
-    values = tuple(widths) if isinstance(widths, list | tuple | np.ndarray) else ()
-    if not values or not all(is_number(w) and 0 < w < np.inf for w in values):
-        raise InputError(f"widths must be a list of positive numbers, got {widths!r}")
-    return tuple(float(w) for w in values)
-
-
 def _as_ids(groups: Any) -> tuple[Any, ...]:
     if isinstance(groups, str) or not hasattr(groups, "__iter__"):
         raise InputError(f"groups must be a list of ids, one per base, or None, got {groups!r}")
     ids = tuple(g.item() if isinstance(g, np.generic) else g for g in groups)
     if not ids or not all(isinstance(g, int | str) for g in ids):
-        raise InputError(f"groups must hold numbers or names, one per base, got {groups!r}")
+        raise InputError(f"groups must contain numbers or names, one per base, got {groups!r}")
     return ids
 
 
-METHOD = Method(constraint=Triplets, kernel=RBF("median"), solver=LPDesign())
+METHOD = Method(constraint=Triplets, kernel=RBF("median"), solver=LPDesign(), order=1, scale_free=True)

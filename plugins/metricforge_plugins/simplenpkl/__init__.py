@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def metricforge_register(registrar: Registrar) -> None:
-    """Add the solver, the method and the two ways in which its kernel extends to new rows."""
+    """Register the solver, the method and the two extensions of its kernel to new rows."""
     registrar.add("solver", "simplenpkl", "metricforge_plugins.simplenpkl.solver:SimpleNPKL")
     registrar.add("method", "simplenpkl", "metricforge_plugins.simplenpkl.solver:METHOD")
     registrar.add("kernel", "simplenpkl-ridge", "metricforge_plugins.simplenpkl.extension:RidgeExtension")

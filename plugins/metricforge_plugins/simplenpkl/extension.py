@@ -1,70 +1,44 @@
-"""The learned embedding on rows that were not there: by ridge regression, or by the graph's own equation."""
+"""The learned embedding of new rows: by ridge regression, or by the eigenvector equation of the graph."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricforge import rows as _rows
 from metricforge.errors import InputError
-from metricforge.kernels import Kernel, squared_euclidean
-from metricforge.rows import ComparedByContent, as_float64
-from metricforge.space import FeatureMap, explicit_map
+from metricforge.kernels import ExplicitKernel, FittedKernel, Kernel, OverRows
+from metricforge.rows import Array
+from metricforge.space import FeatureMap, OverFeatures, explicit_map
 
 from .graph import nearest_to
 
-Array = NDArray[Any]
-
 RIDGES = np.geomspace(1e-9, 1e3, 49)
-"""Ridge parameters tried, in mean eigenvalues of the covariance of the features."""
+"""Ridge parameters to choose from, as multiples of the mean eigenvalue of the covariance of the features."""
 
 
-class Extension(ComparedByContent, Kernel):
-    """A kernel k(x, y) = e(x)'e(y) given by an embedding e of any row."""
+ZERO_VARIANCE = 1e-14
+"""Features whose variance is below this share of their mean square are constant up to rounding."""
 
-    columns: int
 
-    def features(self, X: Any) -> Array:
-        """Return the (len(X), r) embedding."""
-        raise NotImplementedError
+class Extension(FittedKernel, ExplicitKernel):
+    """A kernel k(x, y) = e(x)'e(y) given by an embedding e of any row, of ``rank`` columns."""
+
+    @property
+    @abstractmethod
+    def rank(self) -> int:
+        """The number of columns r of e."""
 
     def embedding(self) -> FeatureMap:
         """Return e itself."""
-        return explicit_map(self, self.columns)
-
-    def block(self, X: Any, Y: Any) -> Array:
-        """Return e(x)'e(y)."""
-        E, F = self._both(X, Y)
-        return (E @ F.T).astype(_dtype(X, Y), copy=False)
-
-    def paired(self, X: Any, Y: Any) -> Array:
-        """Return e(x_i)'e(y_i)."""
-        return np.asarray(np.vecdot(*self._both(X, Y)))
-
-    def squared_distance(self, X: Any, Y: Any) -> Array:
-        """Return ‖e(x) − e(y)‖²."""
-        E, F = self._both(X, Y)
-        return squared_euclidean(E, F).astype(_dtype(X, Y), copy=False)
-
-    def paired_squared_distance(self, X: Any, Y: Any) -> Array:
-        """Return ‖e(x_i) − e(y_i)‖²."""
-        E, F = self._both(X, Y)
-        return np.asarray(np.square(E - F).sum(axis=1))
-
-    def _both(self, X: Any, Y: Any) -> tuple[Array, Array]:
-        E = self.features(as_float64(X))
-        return E, E if X is Y else self.features(as_float64(Y))
-
-
-def _dtype(X: Any, Y: Any) -> Any:
-    return np.result_type(_rows.float_dtype(X), _rows.float_dtype(Y))
+        return explicit_map(self, self.rank)
 
 
 def unit_rows(E: Array) -> Array:
-    """Return the rows divided by their norms; a row of zeros stays one."""
+    """Return the rows divided by their norms; a row of zeros is returned unchanged."""
     norms = np.sqrt(np.vecdot(E, E))
     return np.asarray(E / np.where(norms > 0, norms, 1.0)[:, None])
 
@@ -73,13 +47,13 @@ def unit_rows(E: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class RidgeExtension(Extension):
-    """e(x) = R'φ(x) + b on the features φ of the base kernel, divided by its norm where asked.
+class RidgeExtension(OverFeatures, Extension):
+    """The embedding e(x) = R'φ(x) + b on the features φ of the base kernel, divided by its norm if ``unit``.
 
     Parameters
     ----------
     map : FeatureMap
-        φ, which also holds the base kernel.
+        φ, which also has the base kernel.
     weights : (m, r) array
         R.
     offset : (r,) array
@@ -93,38 +67,33 @@ class RidgeExtension(Extension):
     offset: Array
     unit: bool
 
-    @property
-    def columns(self) -> int:  # type: ignore[override]
-        """The rank r."""
-        return len(self.offset)
-
-    @property
-    def takes(self) -> str:
-        """What the base takes."""
-        return self.map.kernel.takes
-
-    def validate(self, X: Any, name: str) -> None:
-        """Let the base look at the rows, and compare their width with the training rows'."""
-        self.map.kernel.validate(X, name)
-        d = len(self.weights) if self.map.landmarks is None else _rows.width(self.map.landmarks)
-        if d is not None and _rows.width(X) not in (d, None) and self.map.mix is None:
-            raise InputError(f"{name} has {_rows.width(X)} features, but the metric was learned on {d}")
-
-    def resolve(self, X: Any, *, seed: int = 0) -> RidgeExtension:
-        """Return itself: it was resolved when it was learned."""
-        return self
-
     def features(self, X: Any) -> Array:
         """Return R'φ(x) + b."""
         E = self.map.block(X) @ self.weights + self.offset
         return unit_rows(E) if self.unit else E
 
+    @property
+    def rank(self) -> int:
+        """The number of columns r."""
+        return len(self.offset)
+
+    def bilinear(self, d: int) -> Array:
+        """Return E E' where e(x) = E'[x, 1], unless e(x) is divided by its norm."""
+        if self.unit:
+            raise InputError(
+                "simplenpkl divides each embedded row by its norm, so its distance is not linear in the columns of X; "
+                "learn with normalize=False and a linear kernel to get a Mahalanobis matrix"
+            )
+        E = self.map.affine(d) @ self.weights
+        E[d] += self.offset
+        return np.asarray(E @ E.T)
+
 
 def ridge(map: FeatureMap, X: Any, E: Array, unit: bool) -> tuple[RidgeExtension, float]:
     """Regress the embedding on features: min Σ_i ‖e_i − R'φ_i − b‖² + ρ‖R‖², ρ by generalised cross-validation.
 
-    Rows that the graph and the pairs say nothing about (e_i = 0) are left out.  Also returns the share of the variance
-    of E that is explained.  One pass over X; O(n m²) time, O(m²) memory and a block of rows.
+    Rows that neither the graph nor the pairs determine (e_i = 0) are ignored.  Returns the extension and the share of
+    the variance of E that it explains.  Cost: one pass over X, O(n m²) time, O(m²) memory and a block of rows.
     """
     moments = _rows.fold(_Moments(map), _added, X, E)
     n, sum_f, sum_e, FF, FE, EE = moments
@@ -134,14 +103,19 @@ def ridge(map: FeatureMap, X: Any, E: Array, unit: bool) -> tuple[RidgeExtension
     total = EE - n * float(mean_e @ mean_e)
     s, U = np.linalg.eigh((FF + FF.T) / 2)
     s = np.maximum(s, 0.0)
+    if not s[-1] > ZERO_VARIANCE * (s[-1] + n * float(mean_f @ mean_f)):
+        raise InputError(
+            "kernel: all rows with a place in the embedding have the same features under the base kernel, so the "
+            "embedding cannot be extended to other rows; choose another kernel"
+        )
     Z = np.square(U.T @ FE).sum(axis=1)
     rho = RIDGES * max(float(s.mean()), np.finfo(np.float64).tiny)
     left = np.maximum(total - (Z[:, None] * (s[:, None] + 2 * rho) / np.square(s[:, None] + rho)).sum(axis=0), 0.0)
     freedom = (s[:, None] / (s[:, None] + rho)).sum(axis=0)
     score = left / np.square(n - 1 - np.minimum(freedom, (n - 1) / 2))
-    # an interpolation says nothing about itself, so half of the rows must stay free
+    # the score is meaningless close to interpolation, so at least half of the degrees of freedom must remain
     score[2 * freedom > n - 1] = np.inf
-    # the largest ρ that is as good: where the score is flat, rounding must not choose
+    # the largest ρ among equally good ones: where the score is flat, rounding must not decide
     best = int(np.flatnonzero(score <= (1 + 1e-4) * score.min())[-1])
     R = U @ ((U.T @ FE) / (s + rho[best])[:, None])
     explained = 1.0 - float(left[best]) / total if total > 0 else 0.0
@@ -150,7 +124,7 @@ def ridge(map: FeatureMap, X: Any, E: Array, unit: bool) -> tuple[RidgeExtension
 
 @dataclass(frozen=True, eq=False)
 class _Moments:
-    """Sums over a block of rows, around which ridge regression needs nothing else."""
+    """The sums over a chunk of rows that ridge regression needs: numbers, means and products of φ and e."""
 
     map: FeatureMap
 
@@ -170,20 +144,20 @@ def _added(parts: list[tuple[Any, ...]]) -> tuple[Any, ...]:
     return tuple(sum(values[1:], start=values[0]) for values in zip(*parts, strict=True))
 
 
-# ------------------------------------------------------------------------------------------------------ graph Nystroem
+# ------------------------------------------------------------------------------------------------------- graph Nyström
 
 
 @dataclass(frozen=True, eq=False)
-class GraphExtension(Extension):
-    """e(x) = Σ_j u_j / sqrt(k) over the k training rows nearest to x, divided by its norm where asked.
+class GraphExtension(OverRows, Extension):
+    """The embedding e(x) = Σ_j u_j / sqrt(k) over the k training rows nearest to x, divided by its norm if ``unit``.
 
-    An eigenvector of A with eigenvalue λ satisfies (1 + λ) v_x = Σ_j S_xj v_j / sqrt(d_x d_j) at a row x without pairs;
-    for a new row this is the definition, with d_x = k and u_j = v_j sqrt(μ/d_j)/(1 + λ), μ the eigenvalue of K.
+    An eigenvector of A with eigenvalue λ satisfies (1 + λ) v_x = Σ_j S_xj v_j / sqrt(d_x d_j) at a row x without pairs.
+    This equation defines e at a new row, with d_x = k and u_j = v_j sqrt(μ/d_j)/(1 + λ), μ the eigenvalue of K.
 
     Parameters
     ----------
     base : Kernel
-        Whose distance decides who is near.
+        The kernel whose distance defines the neighbours.
     rows : rows
         The training rows.
     vectors : (n, r) array
@@ -199,29 +173,15 @@ class GraphExtension(Extension):
     n_neighbors: int
     unit: bool
 
-    @property
-    def columns(self) -> int:  # type: ignore[override]
-        """The rank r."""
-        return int(self.vectors.shape[1])
-
-    @property
-    def takes(self) -> str:
-        """What the base takes."""
-        return self.base.takes
-
-    def validate(self, X: Any, name: str) -> None:
-        """Let the base look at the rows, and compare their width with the training rows'."""
-        self.base.validate(X, name)
-        _rows.check_widths(X, self.rows, (name, "the training data"))
-
-    def resolve(self, X: Any, *, seed: int = 0) -> GraphExtension:
-        """Return itself: it was resolved when it was learned."""
-        return self
-
     def features(self, X: Any) -> Array:
-        """Return the sums over nearest training rows; O(n d) time a row."""
+        """Return the sums over the nearest training rows; O(n d) time per row."""
         near = nearest_to(self.base, self.rows, X, self.n_neighbors)
-        E = np.empty((len(near), self.columns))
-        for part in _rows.blocks(len(near), 8 * self.n_neighbors * self.columns):
+        E = np.empty((len(near), self.rank))
+        for part in _rows.blocks(len(near), 8 * self.n_neighbors * self.rank):
             E[part] = self.vectors[near[part]].sum(axis=1) / np.sqrt(self.n_neighbors)
         return unit_rows(E) if self.unit else E
+
+    @property
+    def rank(self) -> int:
+        """The number of columns r."""
+        return int(self.vectors.shape[1])

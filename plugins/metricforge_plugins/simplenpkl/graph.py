@@ -7,36 +7,37 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricforge import neighbors
 from metricforge import rows as _rows
 from metricforge.kernels import RBF, Cauchy, Kernel, Linear
+from metricforge.kernels.arithmetic import inverse_root
+from metricforge.rows import Array
 from metricforge.space import Space, explicit_map, explicit_width
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Array = NDArray[Any]
 
 EVERY_PAIR = 2 * 10**9
-"""Values of a kernel without vectors up to which every pair of rows is compared; beyond, its landmark features are."""
+"""Up to this many kernel values all pairs of rows are compared; beyond, landmark features are searched.  This concerns
+kernels whose neighbours cannot be searched in vectors."""
 ORDERED_ROWS = 20_000
-"""From here on a smaller bandwidth pays: block products of 2e5 rows take a third of the time."""
+"""Reorder this many rows or more for a small bandwidth: block products of 2e5 rows take a third of the time."""
 
 
 @dataclass(frozen=True, eq=False)
-class Graph:
-    """A graph on n rows, held in an order of small bandwidth.
+class NeighborGraph:
+    """A graph on n rows, which are reordered for a small bandwidth.
 
     Attributes
     ----------
     laplacian : (n, n) csr_array
         L = P − D^-1/2 S D^-1/2, eq. (3), with P_ii = 1 where row i has a neighbour.  An isolated row has L_ii = 0: it
-        is a component of its own, and 1 would charge it for having no neighbour.
+        is a component of its own, and L_ii = 1 would penalise it for having no neighbour.
     degrees : (n,) array
     order : (n,) int array
-        Row ``order[p]`` of X stands at place p.
+        Row ``order[p]`` of X is at position p.
     """
 
     laplacian: csr_array
@@ -48,29 +49,29 @@ class Graph:
         """The number of rows without a neighbour."""
         return int(np.count_nonzero(self.degrees == 0))
 
-    def placed(self, rows: Array) -> Array:
-        """Return the places of rows of X."""
+    def positions(self, rows: Array) -> Array:
+        """Return the positions of rows of X."""
         place = np.empty(len(self.order), dtype=np.int64)
         place[self.order] = np.arange(len(self.order))
         return np.asarray(place[rows])
 
     def by_row(self, values: Array) -> Array:
-        """Return values given by place in the order of X's rows."""
+        """Return values given by position in the order of the rows of X."""
         out = np.empty_like(values)
         out[self.order] = values
         return out
 
 
-def neighbor_graph(space: Space, k: int, kind: Literal["mutual", "union"], seed: int) -> Graph:
-    """Join each row with its k nearest (mutual: where both list each other), ties by row number.
+def neighbor_graph(space: Space, k: int, kind: Literal["mutual", "union"], seed: int) -> NeighborGraph:
+    """Connect each row with its k nearest (mutual: if each is among the nearest of the other), ties by row number.
 
-    Cost: that of the search; then O(nk) time, and 28 bytes a listed neighbour at the peak.
+    Cost: that of the search; then O(nk) time and at most 28 bytes per neighbour.
     """
     indices = _rows.gathered(nearest_rows(space, k, seed)[0])
     return graph_of(neighbors.graph(indices, kind=kind))
 
 
-def graph_of(S: csr_array) -> Graph:
+def graph_of(S: csr_array) -> NeighborGraph:
     """Return the graph of a symmetric 0/1 matrix with an empty diagonal."""
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
@@ -80,19 +81,17 @@ def graph_of(S: csr_array) -> Graph:
         order = reverse_cuthill_mckee(S, symmetric_mode=True).astype(np.int64)
         S = S[order][:, order]
     degrees = np.diff(S.indptr).astype(np.float64)
-    return Graph(_laplacian(S, degrees), degrees, order)
+    return NeighborGraph(_laplacian(S, degrees), degrees, order)
 
 
 def _laplacian(S: csr_array, degrees: Array) -> csr_array:
     from scipy.sparse import csr_array, diags_array
 
-    touched = degrees > 0
-    scale = np.zeros(len(degrees))
-    scale[touched] = 1 / np.sqrt(degrees[touched])
+    scale = inverse_root(degrees)
     S = S.copy()
     S.data *= np.repeat(scale, np.diff(S.indptr))
     S.data *= scale[S.indices]
-    return csr_array(diags_array(touched.astype(np.float64), format="csr") - S)
+    return csr_array(diags_array((degrees > 0).astype(np.float64), format="csr") - S)
 
 
 # ---------------------------------------------------------------------------------------------------------- the search
@@ -107,27 +106,27 @@ def nearest_rows(space: Space, k: int, seed: int) -> tuple[Any, Any]:
     if Z is not None:
         return neighbors.search(Z, k, seed=seed)
     if _rows.is_dask(X):
-        return neighbors.across(partial(_compared, kernel), X, k)
-    return _compared(kernel, X, k)
+        return neighbors.across(partial(_search_by_kernel, kernel), X, k)
+    return _search_by_kernel(kernel, X, k)
 
 
 def nearest_to(kernel: Kernel, X: Any, queries: Any, k: int) -> Array:
     """Return the k rows of X nearest to each query, all in memory; exact."""
     Z = vectors(kernel, X)
     if Z is None:
-        return _compared(kernel, X, k, queries=queries)[0]
-    return neighbors.search(Z, k, queries=_alike(vectors(kernel, queries), Z), method="exact")[0]
+        return _search_by_kernel(kernel, X, k, queries=queries)[0]
+    return neighbors.search(Z, k, queries=_same_container(vectors(kernel, queries), Z), method="exact")[0]
 
 
-def _alike(queries: Any, X: Any) -> Any:
-    """Return queries in the container of X: a metric learned on CSR rows takes dense ones, and the reverse."""
+def _same_container(queries: Any, X: Any) -> Any:
+    """Return queries in the container of X, dense or CSR: a metric learned on one kind takes rows of the other."""
     if _rows.is_sparse(queries) and not _rows.is_sparse(X):
         return queries.toarray()
     return type(X)(queries) if _rows.is_sparse(X) and not _rows.is_sparse(queries) else queries
 
 
 def vectors(kernel: Kernel, X: Any) -> Any | None:
-    """Return vectors whose Euclidean distances order pairs of rows as the kernel's do, or None."""
+    """Return vectors whose Euclidean distances are in the order of the distances of the kernel, or None."""
     if isinstance(kernel, RBF):
         return vectors(kernel.base or Linear(), X)
     if isinstance(kernel, Linear | Cauchy):
@@ -139,8 +138,8 @@ def vectors(kernel: Kernel, X: Any) -> Any | None:
     return None if width is None else explicit_map(kernel, width)(X)
 
 
-def _compared(kernel: Kernel, X: Any, k: int, *, queries: Any | None = None) -> tuple[Array, Array]:
-    """Search by the kernel's own distance."""
+def _search_by_kernel(kernel: Kernel, X: Any, k: int, *, queries: Any | None = None) -> tuple[Array, Array]:
+    """Search by the distance of the kernel itself."""
     Q = X if queries is None else queries
     n, q = _rows.count(X), _rows.count(Q)
 

@@ -1,8 +1,8 @@
-"""Hinge losses by their dual, every value of which is one eigenproblem and one certificate.
+"""Hinge losses by their dual: every evaluation is one eigenproblem and gives one certificate.
 
-Each step goes where a small model of the dual is largest: a spectral bundle method (C. Helmberg and F. Rendl, SIAM J.
-Optim. 10(3), 2000), here with the curvature that comes from outside the bundle.  The model only proposes: both bounds
-of the certificate come from eigenproblems of A and from feasible K.
+Each step maximises a small model of the dual: a spectral bundle method (C. Helmberg and F. Rendl, SIAM J. Optim. 10(3),
+2000), here with the curvature from outside the bundle.  The model only proposes the next point: both bounds of the
+certificate come from eigenproblems of A and from feasible K.
 """
 
 from __future__ import annotations
@@ -12,41 +12,41 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .pairs import Signed
+from metricforge.rows import Array
+
+from .pairs import SignedPairs
 from .spectrum import PositivePart, positive_part
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Array = NDArray[Any]
 
 DIRECTIONS = 40
-"""Of earlier steps, which the model keeps beside the eigenvectors where it touches the dual."""
+"""Directions of earlier steps that the model keeps besides the eigenvectors at its center."""
 CORRECTIONS, MODEL_STEPS, MODEL_GAP = 20, 100, 0.03
-"""Of L-BFGS-B on the model: memory, most steps, and the part of the true gap at which the model's own ends it."""
+"""L-BFGS-B on the model: corrections kept, maximal number of steps, and the share of the true gap at which it stops."""
 
 
-class Found(Exception):  # noqa: N818 - not an error: it unwinds the line search
-    """The model is as large as it need be: α, the value and E there."""
+class ModelSolved(Exception):  # noqa: N818 - not an error: it ends the line search
+    """The model is maximised to its tolerance; the arguments are α, the value and E there."""
 
 
 @dataclass
 class Dual:
-    """The dual of min tr(LK) + Σ loss(1 − t_ij K_ij) over K ⪰ 0, tr(KK) ≤ B, and the best of both sides so far.
+    """The dual of min tr(LK) + Σ loss(1 − t_ij K_ij) over K ⪰ 0, tr(KK) ≤ B, and the best bounds so far.
 
     Squared hinge, loss (C/2) w ε₊², eq. (12) with A(α) = Σ α_ij t_ij (E_ij + E_ji)/2 − L:
 
         D(α) = −sqrt(B) ‖A(α)₊‖_F + Σ α − Σ α²/(2Cw),   α ≥ 0.
 
     Hinge, loss C w ε₊: without the square, and α ≤ Cw.  The gradient is 1 − t_ij K_ij(α) − α_ij/(Cw) (hinge: without
-    the last term), K(α) = sqrt(B) A₊/‖A₊‖_F.  K(α) is feasible, so its value bounds the optimum from above; D(α) with
-    an upper bound on ‖A₊‖_F bounds it from below, whatever part of the spectrum was found.
+    the last term), K(α) = sqrt(B) A₊/‖A₊‖_F.  K(α) is feasible, so its value is an upper bound on the optimum; D(α)
+    with an upper bound on ‖A₊‖_F is a lower bound, whatever part of the spectrum was computed.
     """
 
     laplacian: csr_array
-    pairs: Signed
+    pairs: SignedPairs
     C: float
     B: float
     squared: bool
@@ -57,22 +57,22 @@ class Dual:
     trace: list[tuple[float, float]] = field(default_factory=list)
     upper: float = np.inf
     lower: float = -np.inf
-    best: tuple[PositivePart, float] | None = None  # eigenpairs, and the factor that makes them K's
+    best: tuple[PositivePart, float] | None = None  # eigenpairs, and the factor that scales them to those of K
     solver: str = ""
     products: int = 0
     _last: PositivePart | None = None
 
     @property
     def gap(self) -> float:
-        """Optimum and value lie at most so far apart."""
+        """An upper bound on the difference of value and optimum."""
         return max(0.0, self.upper - self.lower)
 
     def closed(self) -> bool:
-        """Whether the gap is within ``tol`` of the value."""
+        """Return whether the gap is at most ``tol`` times the value."""
         return self.gap <= self.tol * max(1.0, abs(self.upper))
 
-    def look(self, alpha: Array) -> Array:
-        """Solve the eigenproblem at α, note both bounds, and return the gradient."""
+    def evaluate(self, alpha: Array) -> Array:
+        """Solve the eigenproblem at α, update both bounds, and return the gradient."""
         A = self.pairs.matrix(alpha) - self.laplacian
         last = self._last
         warm = {} if last is None or not len(last.w) else {"guess": len(last.w), "v0": last.V}
@@ -92,12 +92,12 @@ class Dual:
         return slope - agreement
 
     def linear(self, alpha: Array) -> tuple[float, Array]:
-        """Return the part of D without A, and its gradient."""
+        """Return the terms of D that do not contain A, and their gradient."""
         share = alpha / (self.C * self.pairs.w) if self.squared else np.zeros_like(alpha)
         return float(alpha.sum() - alpha @ share / 2), 1.0 - share
 
     def try_kernel(self, E: Array) -> None:
-        """Note the value of the K that is the feasible multiple of EE'."""
+        """Update the upper bound with the feasible multiple of EE'."""
         assert self._last is not None
         V, s, _ = np.linalg.svd(E, full_matrices=False)
         part = replace(self._last, w=s**2, V=V)
@@ -107,13 +107,13 @@ class Dual:
         self.trace[-1] = (self.upper, self.gap)
 
     def _offer(self, part: PositivePart, full: float, smooth: float, agreement: Array) -> None:
-        """Keep K = full V diag(w) V', or a part of it, if it is the best yet; smooth = tr(LK)."""
+        """Keep K = full V diag(w) V', or a fraction of it, if it is the best so far; smooth = tr(LK)."""
         shrink, value = self._along(smooth, agreement)
         if value < self.upper:
             self.upper, self.best = value, (part, shrink * full)
 
     def _along(self, smooth: float, agreement: Array) -> tuple[float, float]:
-        """Return the best factor in [0, 1] for K, and the value there: where B does not bind, K is too long."""
+        """Return the best factor in [0, 1] for K, and the value there; it is below 1 where B is not active."""
         from scipy.optimize import minimize_scalar
 
         def value(c: float) -> float:
@@ -125,23 +125,23 @@ class Dual:
         return min(((1.0, value(1.0)), (float(found.x), float(found.fun))), key=lambda pair: pair[1])
 
     def loss(self, agreement: Array) -> float:
-        """Return Σ loss at given t_ij K_ij."""
+        """Return Σ loss at the given t_ij K_ij."""
         short = np.maximum(0.0, 1.0 - agreement)
         weight = self.C * self.pairs.w
         return float(weight @ short**2 / 2 if self.squared else weight @ short)
 
     def solve(self, max_iter: int) -> bool:
-        """Climb from α = min(1, Cw) until the gap is closed; False when ``max_iter`` eigenproblems were not enough."""
+        """Maximise from α = min(1, Cw) until the gap is closed; return whether ``max_iter`` eigenproblems sufficed."""
         alpha = np.minimum(1.0, self.C * self.pairs.w)
-        top, center, part = -np.inf, alpha, None  # the largest D, where it is, and the eigenpairs there
+        top, center, part = -np.inf, alpha, None  # the largest D, its α, and the eigenpairs there
         seen = np.empty((self.pairs.n, 0))
         stiffness, promised = 1.0, np.inf
         while True:
-            self.look(alpha)
+            self.evaluate(alpha)
             if self.closed() or len(self.trace) >= max_iter:
                 break
             if part is not None:
-                # a broken promise: outside the bundle more happens than the model says
+                # adapt the stiffness to the share of the predicted increase that was achieved
                 kept = (self.value - top) / (promised - top)
                 stiffness *= 2.0 if kept > 0.5 else 0.5 if kept < 0.1 else 1.0
             assert self._last is not None
@@ -150,7 +150,7 @@ class Dual:
             assert part is not None
             P = np.linalg.qr(np.hstack([part.V, seen] if part is self._last else [part.V, self._last.V, seen]))[0]
             model = Model(self, center, P, stiffness * self._spread(part))
-            alpha, promised, E = model.maximum(MODEL_GAP * self.gap)
+            alpha, promised, E = model.maximize(MODEL_GAP * self.gap)
             self.try_kernel(E)
             if self.closed() or promised <= top:
                 break
@@ -158,7 +158,7 @@ class Dual:
         return self.closed()
 
     def _spread(self, part: PositivePart) -> float:
-        """Return how far the mean of the positive eigenvalues of A lies above that of the others."""
+        """Return the mean of the positive eigenvalues of A minus the mean of the others."""
         r, total = len(part.w), float(part.w.sum())
         rest = total + float(self.laplacian.diagonal().sum())  # the pairs have no diagonal
         return (total / max(1, r) + rest / max(1, self.pairs.n - r)) or 1.0
@@ -166,19 +166,19 @@ class Dual:
 
 @dataclass
 class Model:
-    """The dual with the norm of a small matrix in place of ‖A(α)₊‖_F.
+    """The dual with the norm of the positive part of a small matrix M(α) in place of ‖A(α)₊‖_F.
 
     For orthonormal P, the change H = A(α) − A(center) and X = (I − PP')HP the matrix is
 
         M(α) = P'A(α)P + X'X/c.
 
-    Where P holds the positive eigenvectors of A(center), value and gradient there are those of D.  The first term is
-    the bundle's; alone it bounds D from above.  The second is the effect of second order of the directions outside P,
-    as if A were −cI there: for an invariant P with complement Q, A ⪯ P M P' + Q(Q'AQ + cI)Q'.  X'X is convex in the
-    order of PSD matrices and ‖(·)₊‖_F monotone, so the model is concave.
+    If P contains the positive eigenvectors of A(center), value and gradient there are those of D.  The first term is
+    that of the bundle; alone it bounds D from above.  The second is the second-order effect of the directions outside P
+    if A is −cI there: for an invariant P with complement Q, A ⪯ P M P' + Q(Q'AQ + cI)Q'.  X'X is convex in the order of
+    PSD matrices and ‖(·)₊‖_F monotone, so the model is concave.
 
-    Cost of a value for q columns and p pairs: n q² + p q multiplications, a few n × q arrays; q ≤ 2r + DIRECTIONS for r
-    positive eigenvalues.
+    Cost of an evaluation for q columns and p pairs: n q² + p q multiplications, a few n × q arrays; q ≤ 2r + DIRECTIONS
+    for r positive eigenvalues.
     """
 
     dual: Dual
@@ -190,8 +190,8 @@ class Model:
         A = self.dual.pairs.matrix(self.center) - self.dual.laplacian
         self._M = self.P.T @ (A @ self.P)
 
-    def at(self, alpha: Array) -> tuple[float, Array, Array]:
-        """Return the value at α, the t_ij K_ij of its gradient, and E: EE' is K to first order, up to a factor."""
+    def evaluate(self, alpha: Array) -> tuple[float, Array, Array]:
+        """Return the value at α, the t_ij K_ij in its gradient, and E with EE' = K to first order, up to a factor."""
         P, c, pairs = self.P, self.c, self.dual.pairs
         HP = pairs.matrix(alpha - self.center) @ P
         N = P.T @ HP
@@ -200,7 +200,7 @@ class Model:
         norm, root = float(np.linalg.norm(w)), float(np.sqrt(self.dual.B))
         full = root / norm if len(w) else 0.0
         X = HP @ U
-        del HP  # arrays of this shape decide the memory
+        del HP  # arrays of this shape dominate the memory
         X -= P @ (N @ U)
         F = X / c
         F += P @ U
@@ -208,28 +208,28 @@ class Model:
         agreement = pairs.agreement(F, full * w) - pairs.agreement(X, full * w / c**2)
         return self.dual.linear(alpha)[0] - root * norm, agreement, F * np.sqrt(w)
 
-    def maximum(self, tol: float) -> tuple[Array, float, Array]:
-        """Return where the model is largest, its value and E there; the value is short by ``tol`` at the most."""
+    def maximize(self, tol: float) -> tuple[Array, float, Array]:
+        """Return the maximiser of the model, the value and E there; the value is within ``tol`` of the maximum."""
         from scipy.optimize import minimize
 
         dual = self.dual
-        unit = np.sqrt(dual.C * dual.pairs.w)  # in which the quadratic part of D is spherical
+        unit = np.sqrt(dual.C * dual.pairs.w)  # the quadratic part of D is spherical in this scale
 
         def down(beta: Array) -> tuple[float, Array]:
             alpha = unit * beta
-            value, agreement, E = self.at(alpha)
+            value, agreement, E = self.evaluate(alpha)
             linear, slope = dual.linear(alpha)
-            # what the loss and its conjugate leave: the difference to the primal of the model
+            # the duality gap of the model
             if dual.loss(agreement) + alpha @ agreement - linear <= tol:
-                raise Found(alpha, value, E)
+                raise ModelSolved(alpha, value, E)
             return -value, -unit * (slope - agreement)
 
         bounds = [(0.0, None if dual.squared else float(u)) for u in unit]
         options: Any = {"maxcor": CORRECTIONS, "maxiter": MODEL_STEPS, "maxfun": MODEL_STEPS, "ftol": 0.0, "gtol": 0.0}
         try:
             found = minimize(down, self.center / unit, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-        except Found as at:
-            return at.args
+        except ModelSolved as solved:
+            return solved.args
         alpha = unit * found.x
-        value, _, E = self.at(alpha)
+        value, _, E = self.evaluate(alpha)
         return alpha, value, E

@@ -1,25 +1,23 @@
-"""Pairs as signed, weighted entries of a matrix."""
+"""Pairs as signed and weighted entries of a matrix."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricforge import rows as _rows
 from metricforge.constraints import Pairs
 from metricforge.problem import Problem
+from metricforge.rows import Array
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Array = NDArray[Any]
-
 
 @dataclass(frozen=True, eq=False)
-class Signed:
+class SignedPairs:
     """Each unordered pair once: rows i and j, sign t (+1 similar, −1 dissimilar) and weight w > 0."""
 
     i: Array
@@ -38,7 +36,7 @@ class Signed:
         from scipy.sparse import coo_array
 
         half = alpha * self.t / 2
-        # int32, as the graph's: products read these beside the values
+        # int32 like those of the graph: sparse products read indices and values
         i, j = self.i.astype(np.int32), self.j.astype(np.int32)
         rows, columns = np.concatenate([i, j]), np.concatenate([j, i])
         return coo_array((np.concatenate([half, half]), (rows, columns)), shape=(self.n, self.n)).tocsr()
@@ -50,20 +48,20 @@ class Signed:
             out[part] = np.vecdot(V[self.i[part]] * w, V[self.j[part]])
         return np.asarray(out * self.t)
 
-    def select(self, kept: Array) -> Signed:
-        """Return some of the pairs, with the weights they have."""
-        return Signed(self.i[kept], self.j[kept], self.t[kept], self.w[kept], self.n)
+    def select(self, kept: Array) -> SignedPairs:
+        """Return some of the pairs, with their weights."""
+        return SignedPairs(self.i[kept], self.j[kept], self.t[kept], self.w[kept], self.n)
 
-    def placed(self, place: Array) -> Signed:
-        """Return the pairs with row r called place[r]."""
-        return Signed(place[self.i], place[self.j], self.t, self.w, self.n)
+    def renumbered(self, number: Array) -> SignedPairs:
+        """Return the pairs with row r renumbered as number[r]."""
+        return SignedPairs(number[self.i], number[self.j], self.t, self.w, self.n)
 
 
-def signed(constraint: Pairs, weights: str) -> Signed:
+def signed_pairs(constraint: Pairs, weights: str) -> SignedPairs:
     """Return the pairs of a constraint.
 
-    ``weights="degree"`` weighs a pair by 1/sqrt(l_i l_j), l_i the number of pairs at row i: the matrix of the pairs
-    then has a norm of at most 1/2 however many there are, so C means the same on every data set.
+    ``weights="degree"`` gives a pair the weight 1/sqrt(l_i l_j), l_i the number of pairs at row i.  The matrix of the
+    pairs then has a norm of at most 1/2, so C has the same meaning on every data set.
     """
     rows = np.concatenate([constraint.similar, constraint.dissimilar])
     t = np.repeat([1.0, -1.0], [len(constraint.similar), len(constraint.dissimilar)])
@@ -72,14 +70,14 @@ def signed(constraint: Pairs, weights: str) -> Signed:
     if weights == "degree":
         count = np.bincount(rows.ravel(), minlength=constraint.n).astype(np.float64)
         w = 1 / np.sqrt(count[i] * count[j])
-    return Signed(i, j, t, w, constraint.n)
+    return SignedPairs(i, j, t, w, constraint.n)
 
 
-def uncertain(problem: Problem, pairs: Signed, share: float) -> Array:
-    """Return which pairs to keep: those at the rows whose pairs the base kernel leaves most undecided (Sec. 3.2.4).
+def uncertain_pairs(problem: Problem, pairs: SignedPairs, share: float) -> Array:
+    """Return the pairs at the rows for whose pairs the base kernel has the smallest margins (Sec. 3.2.4).
 
     The margin of row i is |Σ_j t_ij k(x_i, x_j)| / l_i over its pairs, with k divided by sqrt(k(x_i, x_i) k(x_j, x_j)).
-    Rows join by ascending margin, each with all of its pairs, until ``share`` of the pairs is there.
+    Rows are added by ascending margin, each with all of its pairs, until ``share`` of the pairs is selected.
     """
     kernel, X = problem.kernel, problem.rows
     both = np.stack([pairs.i, pairs.j], axis=1)
@@ -95,7 +93,7 @@ def uncertain(problem: Problem, pairs: Signed, share: float) -> Array:
     margin = np.abs(total) / np.bincount(place.ravel())
     rank = np.empty(len(touched))
     rank[np.argsort(margin, kind="stable")] = np.arange(len(touched))
-    # a pair joins with the first of its two rows
+    # a pair is added with the first of its two rows
     joined = rank[place].min(axis=1)
     order = np.argsort(joined, kind="stable")
     last = joined[order[max(0, int(np.ceil(share * pairs.p)) - 1)]]

@@ -1,4 +1,4 @@
-"""Simple non-parametric kernel learning: pairs spread along a neighbour graph."""
+"""Simple non-parametric kernel learning: pairs propagated along a neighbour graph."""
 
 from __future__ import annotations
 
@@ -8,95 +8,103 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricforge import eigen
 from metricforge import rows as _rows
+from metricforge.checks import flag, number, number_or, one_of, whole_number, whole_number_or
 from metricforge.constraints import Constraint, Pairs
-from metricforge.errors import ConvergenceWarning, InputError, UnknownNameError, nearest, whole_number
-from metricforge.kernels import RBF, is_number
-from metricforge.problem import Method, Problem, Solution, Solver, Status
+from metricforge.errors import ConvergenceWarning, InputError
+from metricforge.kernels import RBF
+from metricforge.kernels.arithmetic import inverse_root
+from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
+from metricforge.rows import Array
 from metricforge.space import FeatureMap, Space, check_memory, represent
 
 from .extension import Extension, GraphExtension, ridge, unit_rows
-from .graph import Graph, neighbor_graph
+from .graph import NeighborGraph, neighbor_graph
 from .hinge import Dual
-from .pairs import Signed, signed, uncertain
+from .pairs import SignedPairs, signed_pairs, uncertain_pairs
 from .spectrum import PositivePart, positive_part
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Array = NDArray[Any]
 
 NEIGHBORS = 20
-"""n_neighbors="auto"; on few rows a twentieth of them, or the graph has no parts."""
+"""n_neighbors="auto"; n/20 on few rows, where more would connect everything."""
+DOUBLINGS = 60
+"""How often `smallest_weight` doubles C before it gives up."""
+LOOSEST_RESIDUAL = 1e-2
+"""The largest relative residual of the eigenvectors of the linear loss, whatever ``tol`` is."""
+BISECTIONS = 9
+"""Bisections of an interval of ratio 2 to a ratio of 1.002."""
 LANDMARKS = 500
-"""Features for the ridge regression at the most where the kernel has no explicit ones: more fit the training rows."""
+"""Maximal number of landmark features in the ridge regression: more of them overfit the training rows."""
 CHOICES = {
     "loss": ("linear", "squared_hinge", "hinge"),
     "graph": ("mutual", "union"),
     "pair_weights": ("degree", "uniform"),
     "extension": ("ridge", "nystrom"),
-    "eigensolver": ("auto", "lanczos", "primme", "arpack", "dense"),
 }
 CERTIFICATE = {
-    "linear": "objective minus a lower bound on the optimum over kernels of any rank",
-    "hinge": "duality gap over kernels of any rank",
+    "linear": ("bound", "objective minus a lower bound on the optimum over kernels of any rank"),
+    "hinge": ("gap", "duality gap over kernels of any rank"),
 }
+"""Kind and definition of the certificate; squared_hinge has that of hinge."""
 
 
 @dataclass(frozen=True)
 class SimpleNPKL(Solver):
-    """Learn the kernel matrix K on n rows that follows a neighbour graph and agrees with pairs.
+    """Learn the kernel matrix K on n rows that is smooth on a neighbour graph and agrees with pairs.
 
     Over K ⪰ 0 with tr(KK) ≤ B, minimise tr(LK) + Σ_pairs loss(t_ij K_ij): L is the normalised Laplacian of the graph,
     t_ij = +1 for similar and −1 for dissimilar pairs, w_ij their weights.
 
     - linear: −C w t_ij K_ij.  With A = C Σ w t_ij (E_ij + E_ji)/2 − L the optimum is K = sqrt(B) A₊/‖A₊‖_F: one sparse
       eigenproblem.
-    - squared_hinge: (C/2) w max(0, 1 − t_ij K_ij)², and hinge: C w max(0, 1 − t_ij K_ij), by bundles on the dual, an
-      eigenproblem a step.
+    - squared_hinge: (C/2) w max(0, 1 − t_ij K_ij)², and hinge: C w max(0, 1 − t_ij K_ij), by a bundle method on the
+      dual with one eigenproblem per step.
 
-    K is held as an embedding E with K = EE' of ``n_components`` columns, never as n × n.  ``transform``, ``distance``
-    and ``kernel`` use its extension, on training and new rows alike; ``report.embedding`` is E itself.
+    K is represented by an embedding E with K = EE' of ``n_components`` columns, never as n × n.  ``transform``,
+    ``distance`` and ``kernel`` use its extension for training and new rows alike; ``report.embedding`` is E itself.
 
     Parameters
     ----------
     loss : {"linear", "squared_hinge", "hinge"}
     C : float > 0
-        The weight of the pairs.  With degree weights the matrix of the pairs has a norm of at most C/2, that of the
-        graph's at most 1.
+        The weight of the pairs.  With degree weights the matrix of the pairs has a norm of at most C/2, and that of
+        the graph a norm of at most 1.
     B : float > 0, optional
         The bound on tr(KK); default n.  With the linear loss it only scales K.
     n_neighbors : "auto" or int
-        Of the graph; "auto" is 20, or n/20 where that is less.
+        Neighbours per row in the graph; "auto" is 20, or n/20 where that is less.
     graph : {"mutual", "union"}
-        Whether two rows must list each other or one suffices.
+        Whether two rows are connected if each is among the nearest of the other, or if one is.
     pair_weights : {"degree", "uniform"}
         w_ij = 1/sqrt(l_i l_j), l_i the number of pairs at row i, or 1.
     normalize : bool
         Divide the rows of E by their norms.
     n_components : int, optional
-        The most eigenvectors in E; None keeps every positive one.
+        The maximal number of eigenvectors in E; None keeps every positive one.
     extension : {"ridge", "nystrom"}
-        How e(x) is found for any row: regression on the features of the base kernel, or a sum over the nearest
-        training rows.
+        How e(x) is computed for any row: by regression on the features of the base kernel, or as a sum over the
+        nearest training rows.
     active : float in (0, 1], optional
-        Use this share of the pairs only: those at the rows that the base kernel leaves most undecided.
-    eigensolver : {"auto", "lanczos", "primme", "arpack", "dense"}
+        Use only this share of the pairs: those at the rows where the base kernel has the smallest margins.
+    eigensolver : {"auto", "lanczos", "primme", "arpack", "dense"}, or the name of a registered eigensolver
     tol : float > 0
-        Hinge losses: the relative gap to reach.  Linear: a hundredth of the residual of the eigenvectors, whose square
-        goes into the objective.
+        Hinge losses: the relative gap to reach.  Linear: 1/100 of the residual of the eigenvectors, which enters the
+        objective squared.
     max_iter : int
-        Eigenproblems of the hinge losses at the most.
+        The maximal number of eigenproblems of the hinge losses.
 
     Notes
     -----
-    Certificate: K is feasible, so its value is an upper bound; the lower bound adds to the eigenvalues found a bound on
-    those left out (see `metricforge_plugins.simplenpkl.spectrum`), so a truncated spectrum never looks optimal.
+    Certificate: K is feasible, so its value is an upper bound.  The lower bound uses the computed eigenvalues and a
+    bound on the others (see `metricforge_plugins.simplenpkl.spectrum`), so a truncated spectrum is not reported as
+    optimal.
 
-    Cost beside the neighbour search: O(nk + p) memory for graph and pairs, some 2r + 64 vectors in float32 for r
+    Cost besides the neighbour search: O(nk + p) memory for graph and pairs, about 2r + 64 vectors in float32 for r
     eigenvectors, and n r numbers for E.
 
     References
@@ -122,28 +130,20 @@ class SimpleNPKL(Solver):
 
     def __post_init__(self) -> None:
         for name, known in CHOICES.items():
-            value = getattr(self, name)
-            if value not in known:
-                raise UnknownNameError(f"{name} {value!r} is unknown; {nearest(str(value), known)}")
-        for name, value, most in (("C", self.C, np.inf), ("B", self.B, np.inf), ("active", self.active, 1.0)):
-            optional = name != "C" and value is None
-            number = float(value) if value is not None and is_number(value) else np.nan
-            if not optional and not (0 < number <= most and number < np.inf):
-                limit = "above 0" if most == np.inf else "above 0 and at most 1"
-                raise InputError(f"{name} must be a finite number {limit}, got {value!r}")
-        if not (is_number(self.tol) and 0 < self.tol <= 0.01):
-            raise InputError(f"tol must be a number above 0 and at most 0.01, got {self.tol!r}")
-        if self.n_neighbors != "auto":
-            whole_number(self.n_neighbors, "n_neighbors")
-        if self.n_components is not None:
-            whole_number(self.n_components, "n_components")
-        if not isinstance(self.normalize, bool | np.bool_):
-            raise InputError(f"normalize must be True or False, got {self.normalize!r}")
+            one_of(getattr(self, name), name, known)
+        eigen.check_name(self.eigensolver, "eigensolver")
+        number(self.C, "C", above=0)
+        number_or(self.B, "B", [None], above=0)
+        number_or(self.active, "active", [None], above=0, most=1)
+        number(self.tol, "tol", above=0, most=0.01)
+        whole_number_or(self.n_neighbors, "n_neighbors", ["auto"])
+        whole_number_or(self.n_components, "n_components", [None])
+        flag(self.normalize, "normalize")
         whole_number(self.max_iter, "max_iter")
 
     @classmethod
     def paper(cls, **options: Any) -> SimpleNPKL:
-        """Return the setting of the publication: 50 mutual neighbours, equal weights, C = 1, every eigenvector."""
+        """Return the settings of the publication: 50 mutual neighbours, equal weights, C = 1, every eigenvector."""
         printed: dict[str, Any] = {
             "C": 1.0,
             "n_neighbors": 50,
@@ -157,23 +157,24 @@ class SimpleNPKL(Solver):
     def _solve(self, problem: Problem) -> Solution:
         assert isinstance(problem.constraint, Pairs)
         k, notes = self._neighbors(problem.n)
-        pairs = signed(problem.constraint, self.pair_weights)
+        pairs = signed_pairs(problem.constraint, self.pair_weights)
         if self.active is not None:
-            kept = uncertain(problem, pairs, self.active)
-            pairs = signed(_subset(problem.constraint, kept), self.pair_weights)
+            kept = uncertain_pairs(problem, pairs, self.active)
+            pairs = signed_pairs(_subset(problem.constraint, kept), self.pair_weights)
         problem.step(0, None)
         graph = neighbor_graph(problem.space, k, self.graph, problem.seed)  # type: ignore[arg-type]
-        placed = pairs.placed(graph.placed(np.arange(problem.n)))
+        placed = pairs.renumbered(graph.positions(np.arange(problem.n)))
         found = self._spectrum(problem, graph, placed)
         E = _embedding(found, self.n_components)
-        # eigenvectors vanish there; what is left is rounding, and would be normalised to a direction
-        E[~reached(graph.laplacian, placed)] = 0.0
+        # eigenvectors vanish there up to rounding, which normalisation would turn into a direction
+        E[~connected_to_pairs(graph.laplacian, placed)] = 0.0
         if self.normalize:
             E = unit_rows(E)
         E = graph.by_row(E)
-        kernel, told = self._extended(problem, graph, found, E, k)
+        kernel, fitted = self._extended(problem, graph, found, E, k)
         part, r = found.part, E.shape[1]
-        report = {
+        kind, definition = CERTIFICATE["linear" if self.loss == "linear" else "hinge"]
+        outcome = {
             "embedding": E,
             "eigenvalues": part.w[:r].copy(),
             "positive_eigenvalues": len(part.w),
@@ -188,51 +189,57 @@ class SimpleNPKL(Solver):
             "pairs": pairs.p,
             "B": self._bound(problem.n),
             "B_share": self._bound(problem.n) / problem.n**2,
-            **told,
+            **fitted,
         }
         return Solution(
             kernel,
-            Status.OPTIMAL if found.reached else Status.ITERATION_LIMIT,
+            self._status(found),
             found.value,
-            max(0.0, found.value - found.lower),
-            CERTIFICATE["linear" if self.loss == "linear" else "hinge"],
+            certificate=Certificate(kind, max(0.0, found.value - found.lower), abs(found.value), definition),
             n_iter=len(found.trace),
             trace=tuple(found.trace),
-            report=report,
-            notes=(*notes, *self._remarks(graph, found, E)),
+            outcome=outcome,
+            notes=(*notes, *self._notes(graph, found, E)),
         )
 
     # -- the parts -----------------------------------------------------------------------------------------------
 
     def _neighbors(self, n: int) -> tuple[int, tuple[str, ...]]:
-        """Return the number of neighbours for n rows, and what to say about it."""
+        """Return the number of neighbours for n rows, and notes."""
         if n < 2:
-            raise InputError("X has 1 sample; a neighbour graph takes at least two rows")
+            raise InputError("X has 1 sample; a neighbour graph needs at least two rows")
         if isinstance(self.n_neighbors, str):
             return min(NEIGHBORS, max(2, n // 20), n - 1), ()
         if self.n_neighbors >= n:
-            return n - 1, (f"n_neighbors={self.n_neighbors} was lowered to {n - 1}: there are no more other rows",)
+            return n - 1, (f"n_neighbors={self.n_neighbors} was lowered to {n - 1}, the number of other rows",)
         return int(self.n_neighbors), ()
+
+    def _status(self, found: SpectralSolution) -> Status:
+        if found.converged and self.loss == "linear" and not found.part.complete:
+            return Status.TRUNCATED
+        if found.converged:
+            return Status.OPTIMAL
+        return Status.ITERATION_LIMIT if len(found.trace) >= self.max_iter or self.loss == "linear" else Status.STALLED
 
     def _bound(self, n: int) -> float:
         return float(n) if self.B is None else float(self.B)
 
-    def _spectrum(self, problem: Problem, graph: Graph, pairs: Signed) -> Spectrum:
+    def _spectrum(self, problem: Problem, graph: NeighborGraph, pairs: SignedPairs) -> SpectralSolution:
         B = self._bound(problem.n)
         find = partial(positive_part, solver=self.eigensolver, seed=problem.seed)
         A = pairs.matrix(self.C * pairs.w) - graph.laplacian
         if self.loss == "linear":
-            part = find(A, self.n_components, tol=100 * self.tol)
+            part = find(A, self.n_components, tol=min(100 * self.tol, LOOSEST_RESIDUAL))
             problem.step(1, 1)
             if not len(part.w):
-                raise self._nothing(graph, pairs)
+                raise self._zero_is_optimal(graph, pairs)
             value, lower = -float(np.sqrt(B)) * part.norm, -float(np.sqrt(B)) * part.upper
             factor = np.sqrt(B) / part.norm
             trace = [(value, value - lower)]
-            return Spectrum(part, factor, value, lower, trace, part.n_products, part.converged)
-        # at K = 0 the dual is at α = Cw, so A tells whether K = 0 is optimal
+            return SpectralSolution(part, factor, value, lower, trace, part.n_products, part.converged)
+        # the dual point of K = 0 is α = Cw, so K = 0 is optimal exactly if this A has no positive eigenvalue
         if not len(find(A, 1, tol=self.tol / 10).w):
-            raise self._nothing(graph, pairs)
+            raise self._zero_is_optimal(graph, pairs)
 
         def step(count: int, value: float, gap: float) -> None:
             problem.step(count, self.max_iter, objective=value, gap=gap)
@@ -249,10 +256,10 @@ class SimpleNPKL(Solver):
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        return Spectrum(*dual.best, dual.upper, dual.lower, dual.trace, dual.products, closed)
+        return SpectralSolution(*dual.best, dual.upper, dual.lower, dual.trace, dual.products, closed)
 
-    def _nothing(self, graph: Graph, pairs: Signed) -> InputError:
-        """Return the error for K = 0, with the smallest C that gives more."""
+    def _zero_is_optimal(self, graph: NeighborGraph, pairs: SignedPairs) -> InputError:
+        """Return the error for K = 0, with the smallest C for which K is not 0."""
         least = smallest_weight(graph.laplacian, pairs, self.C)
         return InputError(
             f"C={self.C:g} is too small for these pairs: A = C T − L has no positive eigenvalue, so K = 0 is optimal "
@@ -260,10 +267,10 @@ class SimpleNPKL(Solver):
         )
 
     def _extended(
-        self, problem: Problem, graph: Graph, found: Spectrum, E: Array, k: int
+        self, problem: Problem, graph: NeighborGraph, found: SpectralSolution, E: Array, k: int
     ) -> tuple[Extension, dict[str, Any]]:
         n, r = E.shape
-        # one column of norm 1 would know two places only
+        # a single column divided by its norm has only two values
         unit = bool(self.normalize) and r > 1
         if self.extension == "ridge":
             kernel, explained = ridge(_features(problem.space), problem.rows, E, unit)
@@ -274,41 +281,38 @@ class SimpleNPKL(Solver):
             check_memory(size, f"{n} training rows in memory", 'use extension="ridge", which keeps none')
             X = _rows.gathered(X)
         lam = found.part.w[:r]
-        scale = np.zeros(n)
-        touched = graph.degrees > 0
-        scale[touched] = 1 / np.sqrt(graph.degrees[touched])
-        U = found.part.V[:, :r] * (np.sqrt(found.factor * lam) / (1 + lam)) * scale[:, None]
+        U = found.part.V[:, :r] * (np.sqrt(found.factor * lam) / (1 + lam)) * inverse_root(graph.degrees)[:, None]
         return GraphExtension(problem.kernel, X, graph.by_row(U), k, unit), {}
 
-    def _remarks(self, graph: Graph, found: Spectrum, E: Array) -> tuple[str, ...]:
-        said = []
+    def _notes(self, graph: NeighborGraph, found: SpectralSolution, E: Array) -> tuple[str, ...]:
+        notes = []
         if graph.isolated:
-            said.append(f"{graph.isolated} row(s) have no neighbour in the {self.graph} graph; pairs alone place them")
+            notes.append(f"{graph.isolated} row(s) have no neighbour in the {self.graph} graph; only pairs embed them")
         blank = int(np.count_nonzero(~E.any(axis=1)))
         if blank:
-            said.append(f"{blank} row(s) are at the origin of the embedding: neither neighbours nor pairs reach them")
+            notes.append(f"{blank} row(s) are at the origin of the embedding: no path connects them with a pair")
         if E.shape[1] < 2 and self.normalize:
-            said.append(
+            notes.append(
                 "the embedding has one column, so after normalisation every distance between training rows is 0 or 2; "
-                f"a larger C (now {self.C:g}) or a smaller n_neighbors gives more"
+                f"a larger C (now {self.C:g}) or a smaller n_neighbors gives more columns"
             )
         if not found.part.complete and self.loss == "linear":
-            said.append(
+            notes.append(
                 f"the embedding is optimal among those of rank {len(found.part.w)}; the gap is to the optimum of any "
                 "rank, which n_components=None gives"
             )
-        return tuple(said)
+        return tuple(notes)
 
 
 def _features(space: Space) -> FeatureMap:
-    """Return the features to regress on: those of the space, or of some landmarks where it holds every row."""
+    """Return the features to regress on: those of the space, or of landmarks where the space has every row."""
     if space.representation == "exact" and space.rank > LANDMARKS:
         return represent(space.kernel, space.rows, LANDMARKS, seed=space.seed).map
     return space.map
 
 
-class Spectrum(NamedTuple):
-    """What a loss leaves: K = V diag(factor · w) V', its value and a lower bound on the optimum."""
+class SpectralSolution(NamedTuple):
+    """The solution K = V diag(factor · w) V', its value and a lower bound on the optimum."""
 
     part: PositivePart
     factor: float
@@ -316,17 +320,17 @@ class Spectrum(NamedTuple):
     lower: float
     trace: list[tuple[float, float]]
     products: int
-    reached: bool
+    converged: bool
 
 
-def _embedding(found: Spectrum, most: int | None) -> Array:
-    """Return E with EE' = K, or its best part of ``most`` columns."""
+def _embedding(found: SpectralSolution, most: int | None) -> Array:
+    """Return E with EE' = K, or its first ``most`` columns."""
     r = len(found.part.w) if most is None else min(most, len(found.part.w))
     return np.asarray(found.part.V[:, :r] * np.sqrt(found.factor * found.part.w[:r]))
 
 
-def reached(laplacian: csr_array, pairs: Signed) -> Array:
-    """Tell which rows are joined to a pair by the graph and the pairs; elsewhere A = −L ⪯ 0, so K is 0."""
+def connected_to_pairs(laplacian: csr_array, pairs: SignedPairs) -> Array:
+    """Return which rows are connected to a pair by the graph and the pairs; elsewhere A = −L ⪯ 0, so K is 0."""
     from scipy.sparse.csgraph import connected_components
 
     _, component = connected_components(pairs.matrix(np.ones(pairs.p)) - laplacian, directed=False)
@@ -340,10 +344,11 @@ def _subset(constraint: Pairs, kept: Array) -> Pairs:
     return Pairs(constraint.similar[kept[kept < s]], constraint.dissimilar[kept[kept >= s] - s], n=constraint.n)
 
 
-def smallest_weight(laplacian: csr_array, pairs: Signed, C: float) -> float:
-    """Return the least weight above C, to three digits, at which C T − L has a positive eigenvalue.
+def smallest_weight(laplacian: csr_array, pairs: SignedPairs, C: float) -> float:
+    """Return the smallest weight above C, to three digits, for which C T − L has a positive eigenvalue.
 
-    The largest eigenvalue is convex in C, 0 at C = 0 and without bound, since T is symmetric with a zero trace.
+    The largest eigenvalue is convex in C, 0 at C = 0 and unbounded, because T is symmetric with trace 0 and not 0.
+    Returns infinity if no weight up to 2^DOUBLINGS C is enough, which means that T is 0 up to rounding.
     """
     T = pairs.matrix(pairs.w)
 
@@ -352,12 +357,16 @@ def smallest_weight(laplacian: csr_array, pairs: Signed, C: float) -> float:
         return bool(eigen.top(A, 1, tol=1e-8)[0][0] > 1e-9 * max(1.0, c))
 
     low, high = C, 2 * C
-    while not positive(high):
+    for _ in range(DOUBLINGS):
+        if positive(high):
+            break
         low, high = high, 2 * high
-    while high > 1.002 * low:
+    else:
+        return float("inf")
+    for _ in range(BISECTIONS):
         middle = np.sqrt(low * high)
         low, high = (low, middle) if positive(middle) else (middle, high)
     return float(high)
 
 
-METHOD = Method(Pairs, RBF("median"), SimpleNPKL())
+METHOD = Method(constraint=Pairs, kernel=RBF("median"), solver=SimpleNPKL())

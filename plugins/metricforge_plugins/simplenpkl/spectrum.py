@@ -1,33 +1,32 @@
-"""The positive part of a sparse symmetric matrix, and what a part of it proves about the whole.
+"""The positive part of a sparse symmetric matrix, with upper bounds on its norm from some of its eigenpairs.
 
 For A = V W V' + (the rest), K = sqrt(B) A₊/‖A₊‖_F maximises tr(AK) over K ⪰ 0 with tr(KK) ≤ B, eq. (8), and the maximum
-is sqrt(B) ‖A₊‖_F.  So every certificate here is an upper bound on ‖A₊‖_F.
+is sqrt(B) ‖A₊‖_F.  Therefore a certificate needs an upper bound on ‖A₊‖_F.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricforge import eigen
+from metricforge.rows import Array
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Array = NDArray[Any]
 
 ZERO = 1e-10
-"""Eigenvalues up to this part of the norm count as zero: −L has one exact zero for each component of the graph."""
+"""Eigenvalues up to this share of the norm count as zero: −L has one exact zero per component of the graph."""
 PROBES, STEPS = 8, 60
-"""Random vectors and Lanczos steps behind the estimate of how many eigenvalues are positive."""
+"""Random vectors and Lanczos steps of the estimate of the number of positive eigenvalues."""
 
 
 @dataclass(frozen=True, eq=False)
 class PositivePart:
-    """Positive eigenpairs of A, and bounds on what they leave out.
+    """Positive eigenpairs of A, and bounds on the part of the spectrum that they omit.
 
     Attributes
     ----------
@@ -40,11 +39,11 @@ class PositivePart:
     missed : float
         A bound on the norm of positive eigenvalues that are not in w.
     complete : bool
-        Whether w holds every positive eigenvalue.
+        Whether w has every positive eigenvalue.
     converged : bool
         Whether the eigensolver reached its tolerance.
     solver : str
-        The eigensolver that ran.
+        The eigensolver that was used.
     n_products : int
     """
 
@@ -78,13 +77,13 @@ def positive_part(
     Parameters
     ----------
     guess : int, optional
-        How many there may be, where k is None; by default an estimate from `count_positive`.
+        The expected number of positive eigenvalues if k is None; by default an estimate from `count_positive`.
     v0 : (n, i) array, optional
-        Where the eigensolver starts.
+        Start vectors of the eigensolver.
 
     Notes
     -----
-    With k=None eigenpairs are asked for until one is not positive: only then is nothing missed.
+    With k=None more eigenpairs are computed until one is not positive: only then none is missed.
     """
     n = A.shape[0]
     if k is not None:
@@ -108,11 +107,11 @@ def _part(A: csr_array, k: int, solver: str, tol: float, seed: int, v0: Array | 
     converged = pairs.status == "converged"
     complete = converged and (k == n or bool(w[-1] <= zero))
     keep = int(np.count_nonzero(w > zero))
-    # what eigen.top has looked for and not found: an eigenvalue above the last one by more than its tolerance
+    # eigen.top guarantees that no eigenvalue exceeds the last one by more than its tolerance
     slack = float(pairs.residuals.max()) + (0.0 if pairs.solver == "dense" else tol * scale)
     missed = 0.0 if k == n else missed_norm(A, w[:keep], float(w[-1]) + slack)
     upper = upper_bound(w[:keep], pairs.residuals[:keep], missed)
-    # a copy, or a few columns would hold on to all of them
+    # a copy, because a view of a few columns keeps all of them in memory
     V = V if keep == k else V[:, :keep].copy()
     return PositivePart(w[:keep], V, upper, missed, complete, converged, pairs.solver, pairs.n_products)
 
@@ -121,7 +120,7 @@ def missed_norm(A: csr_array, w: Array, level: float) -> float:
     """Bound the norm of the positive eigenvalues of A outside w, none of which exceeds ``level``.
 
     For any c < 0 an eigenvalue 0 < λ ≤ θ has λ ≤ (λ − c) θ/(θ − c), and Σ (λ − c)² over all eigenvalues is ‖A − cI‖²_F:
-    the norm is at most θ/(θ − c) · sqrt(‖A − cI‖²_F − Σ_w (w − c)²).  The least over a range of c is returned.
+    the norm is at most θ/(θ − c) · sqrt(‖A − cI‖²_F − Σ_w (w − c)²).  Returns the smallest bound over a grid of c.
     """
     if level <= 0.0:
         return 0.0
@@ -134,7 +133,7 @@ def missed_norm(A: csr_array, w: Array, level: float) -> float:
 
 
 def upper_bound(w: Array, residuals: Array, missed: float) -> float:
-    """Return an upper bound on ‖A₊‖_F from Ritz values, residuals ρ_i = ‖Av_i − w_i v_i‖ and what may be missed.
+    """Return an upper bound on ‖A₊‖_F from Ritz values, residuals ρ_i = ‖Av_i − w_i v_i‖ and the bound ``missed``.
 
     In the basis [V, V⊥] A has the blocks diag(w), R and A₂₂ with ‖(A₂₂)₊‖_F ≤ missed and Σρ² = ‖R‖²_F.  For any δ > 0
     the off-diagonal blocks are at most diag(R'R/δ, δP) in the order of PSD matrices, P a projection of rank r at the
@@ -142,7 +141,7 @@ def upper_bound(w: Array, residuals: Array, missed: float) -> float:
 
         ‖A₊‖_F ≤ sqrt((‖w‖ + ‖R‖²_F/δ)² + (missed + δ sqrt(r))²),
 
-    of the order ‖R‖^(4/3) where nothing is missed.  δ is the best of a range.
+    of the order ‖R‖^(4/3) where nothing is missed.  δ is the best of a grid.
     """
     norm, error = float(np.linalg.norm(w)), float(np.square(residuals).sum())
     if error == 0.0:
@@ -155,9 +154,9 @@ def upper_bound(w: Array, residuals: Array, missed: float) -> float:
 
 
 def count_positive(A: csr_array, seed: int) -> int:
-    """Estimate how many eigenvalues of A are positive, by Lanczos quadrature from a few random vectors.
+    """Estimate the number of positive eigenvalues of A by Lanczos quadrature from a few random vectors.
 
-    The weight of the positive Ritz values in a random unit vector has the mean (number positive)/n.  Cost: PROBES times
+    The weight of the positive Ritz values in a random unit vector has the mean (number positive)/n.  Cost: PROBES ·
     STEPS products, STEPS + 2 vectors of memory.
     """
     n = A.shape[0]
@@ -170,7 +169,7 @@ def _positive_share(A: csr_array, q: Array) -> float:
     """Return the weight on positive eigenvalues of the spectral measure of A at q."""
     q = q / np.linalg.norm(q)
     before, beta = np.zeros_like(q), 0.0
-    diagonal, beside = [], []
+    diagonal, offdiagonal = [], []
     for _ in range(min(STEPS, len(q))):
         r = A @ q - beta * before
         diagonal.append(float(q @ r))
@@ -178,8 +177,8 @@ def _positive_share(A: csr_array, q: Array) -> float:
         before, beta = q, float(np.linalg.norm(r))
         if beta < 1e-10:
             break
-        beside.append(beta)
+        offdiagonal.append(beta)
         q = r / beta
-    H = np.diag(diagonal) + np.diag(beside[: len(diagonal) - 1], 1) + np.diag(beside[: len(diagonal) - 1], -1)
+    H = np.diag(diagonal) + np.diag(offdiagonal[: len(diagonal) - 1], 1) + np.diag(offdiagonal[: len(diagonal) - 1], -1)
     theta, S = np.linalg.eigh(H)
     return float(np.square(S[0, theta > ZERO * max(1.0, float(np.abs(theta).max()))]).sum())

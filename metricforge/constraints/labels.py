@@ -1,0 +1,237 @@
+"""Labels: a class per row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import plural
+from ..errors import InputError
+from .distances import MOST_RELATIONS, Distances
+from .drawing import draw_components, sample_pairs
+from .indices import deal
+from .interface import Constraint
+from .scoring import Satisfied, row_auc, satisfied_pairs
+from .validation import as_column, encode, freeze, is_missing, row_values
+
+Array = NDArray[Any]
+
+NEIGHBOURS = 5
+"""Number of neighbours in the second of the three accuracies."""
+MOST_GROUPS = 12
+"""Largest number of groups in pictures: more colours cannot be distinguished."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Labels(Constraint):
+    """A class per row; every value is a class.
+
+    A label is satisfied when the nearest other labelled row has the same class.  The score is the mean of the accuracy
+    of one nearest neighbour, that of five, and the share of triplets (i, j of one class, k of another) with i nearer to
+    j than to k.
+
+    Parameters
+    ----------
+    y : array of n values
+        Numbers or strings (anything that can be ordered).  NaN and None mean "unlabelled".
+    unlabelled : value, optional
+        A further value that means "unlabelled", for instance -1.  By default -1 is a class like any other.
+
+    Attributes
+    ----------
+    codes : (n,) int array
+        Class numbers ``0 .. len(classes) - 1``, -1 where unlabelled.
+    classes : array
+        The distinct values, sorted.
+    """
+
+    flag: ClassVar[str | None] = "label"
+    flag_help: ClassVar[str] = "the column with a class per row, or a file of one column"
+    table_columns: ClassVar[tuple[str, ...]] = ("label",)
+    per_row: ClassVar[bool] = True
+
+    y: Any
+    unlabelled: Any = None
+    dropped: int = 0
+    codes: Array = field(init=False)
+    classes: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        y = as_column(self.y, "y")
+        missing = is_missing(y)
+        if self.unlabelled is not None:
+            missing |= np.asarray([v == self.unlabelled for v in y.tolist()], dtype=bool)
+        codes, classes = encode(y, missing, "y")
+        freeze(self, y=y, codes=codes, classes=classes)
+
+    @property
+    def n(self) -> int:  # type: ignore[override]
+        """The number of rows."""
+        return len(self.codes)
+
+    @property
+    def size(self) -> int:
+        """The number of labelled rows."""
+        return int(np.count_nonzero(self.codes >= 0))
+
+    def _select(self, rows: Array, position: Array) -> Labels:
+        # a label involves one row only: the rows that stay lose nothing, so nothing counts as dropped
+        return Labels(self.y[rows], unlabelled=self.unlabelled, dropped=self.dropped)
+
+    @classmethod
+    def of(cls, y: Any) -> Labels:
+        """Return ``y`` itself if it is a Labels, otherwise ``Labels(y)``."""
+        return y if isinstance(y, Labels) else Labels(y)
+
+    @classmethod
+    def from_labels(cls, y: Any, *, components: float | None = None, seed: int = 0) -> Labels:
+        """Return the labels of the rows that the papers' protocol draws (all of them without ``components``)."""
+        labels = Labels.of(y)
+        if components is None:
+            return labels
+        touched = np.unique(draw_components(labels.codes, components, seed)[0])
+        hidden = np.full(labels.n, None, dtype=object)
+        hidden[touched] = labels.classes[labels.codes[touched]]
+        return cls(hidden)
+
+    @classmethod
+    def from_table(cls, columns: Mapping[str, Array], n: int) -> Labels:
+        """Build from the column ``label``."""
+        return Labels(row_values(columns, "label", n))
+
+    def check_two_classes(self) -> None:
+        """Raise if there are fewer than two classes."""
+        if len(self.classes) < 2:
+            raise InputError(
+                f"y has {len(self.classes)} class(es), so nothing is known to be different; give at least two classes"
+            )
+
+    def describe(self) -> str:
+        """Return the number of labels and classes."""
+        return f"{plural(self.size, 'label')} in {plural(len(self.classes), 'class', 'classes')}"
+
+    def row_classes(self) -> Labels:
+        """Return the labels themselves."""
+        return self
+
+    def satisfied(self, distances: Distances) -> tuple[Satisfied, ...]:
+        """Count rows whose nearest row has their class, and pairs of rows on their side of a common threshold."""
+        rows = distances.sample_rows(np.flatnonzero(self.codes >= 0))
+        if not len(rows):
+            return ()
+        codes = self.codes[rows]
+        D = distances.block(rows)
+        found = _nearest(D, codes, codes, ~np.eye(len(rows), dtype=bool))
+        if not found or len(np.unique(codes)) < 2:
+            return found
+        rng = np.random.default_rng(distances.seed)
+        pairs = (np.sort(sample_pairs(codes, same, MOST_RELATIONS, rng), axis=1) for same in (True, False))
+        s, d = (D[tuple(part.T)] for part in pairs)
+        names = "pairs of one class", "pairs of two classes"
+        return (*found, *satisfied_pairs(s, d, distances, names, decisive=False))
+
+    def score(self, distances: Distances) -> float:
+        """Return the mean accuracy of one and of five nearest neighbours and of triplets, each row left out once."""
+        rows = distances.sample_rows(np.flatnonzero(self.codes >= 0))
+        if not len(rows):
+            raise self._nothing_to_score()
+        codes = self.codes[rows]
+        return self._accuracy(distances.block(rows), codes, codes, ~np.eye(len(rows), dtype=bool))
+
+    def _accuracy(self, D: Array, codes: Array, others: Array, compared: Array) -> float:
+        """Return the mean of the three accuracies from a (rows, other rows) block and the mask of what is compared."""
+        same = (codes[:, None] == others) & compared
+        different = (codes[:, None] != others) & compared
+        scored = same.any(axis=1) & different.any(axis=1)
+        if not scored.any():
+            raise self._nothing_to_score()
+        D, codes, same, different = D[scored], codes[scored], same[scored], different[scored]
+        k = min(NEIGHBOURS, int((same | different).sum(axis=1).min()))
+        order = np.argsort(np.where(same | different, D, np.inf), axis=1, kind="stable")
+        near = others[order[:, :k]]  # (rows, k) classes, nearest first
+        votes = (near[:, :, None] == near[:, None, :]).sum(axis=2)
+        # argmax finds the first of the largest: among classes with equal votes, the one with the nearest row
+        chosen = np.take_along_axis(near, votes.argmax(axis=1)[:, None], axis=1)[:, 0]
+        parts = near[:, 0] == codes, chosen == codes, row_auc(D, same, different)
+        return float(np.mean([part.mean() for part in parts]))
+
+    def folds(self, k: int = 3, seed: int = 0) -> Iterator[tuple[Array, Constraint]]:
+        """Split the labelled rows, every class evenly; a held-out row is scored by its nearest training rows."""
+        labelled = np.flatnonzero(self.codes >= 0)
+        return self._row_folds(deal(labelled, k, seed, by=self.codes[labelled]))
+
+    def _touching(self, rows: Array) -> Constraint:
+        return HeldOutLabels(self.y, unlabelled=self.unlabelled, dropped=self.dropped, held_out=rows)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HeldOutLabels(Labels):
+    """Labels of which some are held out: their rows are compared with the other labelled rows only.
+
+    Parameters
+    ----------
+    held_out : (n,) bool array
+    """
+
+    flag: ClassVar[str | None] = None
+
+    held_out: Any = ()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        freeze(self, held_out=np.array(self.held_out, dtype=bool))
+
+    @property
+    def size(self) -> int:
+        """The number of labelled rows that are held out."""
+        return int(np.count_nonzero((self.codes >= 0) & self.held_out))
+
+    def _select(self, rows: Array, position: Array) -> HeldOutLabels:
+        return HeldOutLabels(
+            self.y[rows], unlabelled=self.unlabelled, dropped=self.dropped, held_out=self.held_out[rows]
+        )
+
+    def satisfied(self, distances: Distances) -> tuple[Satisfied, ...]:
+        """Count held-out rows whose nearest training row has their class."""
+        compared = self._compared(distances)
+        return _nearest(*compared) if compared is not None else ()
+
+    def score(self, distances: Distances) -> float:
+        """Return the mean accuracy of one and of five nearest training rows and of triplets for held-out rows."""
+        compared = self._compared(distances)
+        if compared is None:
+            raise self._nothing_to_score()
+        return self._accuracy(*compared)
+
+    def _compared(self, distances: Distances) -> tuple[Array, Array, Array, Array] | None:
+        """Return the block from held-out to training rows, the classes of both, and what is compared: all.
+
+        None if there are no held-out or no training rows with a label.
+        """
+        asked, known = (
+            distances.sample_rows(np.flatnonzero((self.codes >= 0) & part)) for part in (self.held_out, ~self.held_out)
+        )
+        if not (len(asked) and len(known)):
+            return None
+        D = distances.block(asked, known)
+        return D, self.codes[asked], self.codes[known], np.ones(D.shape, dtype=bool)
+
+
+def few_groups(codes: Array) -> Labels | None:
+    """Return groups as Labels, numbered from 0, if there are 2 to `MOST_GROUPS` of them, else None."""
+    found = Labels(codes, unlabelled=-1)
+    return Labels(found.codes, unlabelled=-1) if 1 < len(found.classes) <= MOST_GROUPS else None
+
+
+def _nearest(D: Array, codes: Array, others: Array, compared: Array) -> tuple[Satisfied, ...]:
+    """Count the rows of D whose nearest column has their class, among the rows for which there is such a column."""
+    possible = ((codes[:, None] == others) & compared).any(axis=1)
+    if not possible.any():
+        return ()
+    nearest = np.where(compared, D, np.inf)[possible].argmin(axis=1)
+    same = others[nearest] == codes[possible]
+    return (Satisfied("rows whose nearest other row is of their class", int(same.sum()), len(same)),)

@@ -1,0 +1,87 @@
+"""Triplets: "i is more similar to j than to k"."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import whole_number
+from ..errors import InputError
+from .distances import Distances
+from .drawing import MOST_TRIPLETS, PER_ROW, ClassIndex, draw_components, sample_pairs
+from .interface import Constraint
+from .labels import Labels
+from .scoring import Satisfied
+from .validation import as_indices, check_n, freeze
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Triplets(Constraint):
+    """Judgements "i is more similar to j than to k".
+
+    A triplet is satisfied when i is nearer to j than to k; the score is the share satisfied.
+
+    Parameters
+    ----------
+    triples : sequence of (i, j, k)
+        Three different rows each.  Repeated and contradicting judgements are kept: people disagree, and each counts.
+    n : int
+        The number of rows of X.
+    """
+
+    index_fields: ClassVar[tuple[str, ...]] = ("triples",)
+    flag: ClassVar[str | None] = "triplets"
+    flag_help: ClassVar[str] = "columns i, j, k: row i is more like j than like k"
+    table_columns: ClassVar[tuple[str, ...]] = ("i", "j", "k")
+
+    triples: Any
+    n: int = None  # type: ignore[assignment]
+    dropped: int = 0
+
+    def __post_init__(self) -> None:
+        n = check_n(self.n, "Triplets")
+        triples = as_indices(self.triples, n, "triples", 3)
+        i, j, k = triples.T
+        same = np.flatnonzero((i == j) | (i == k) | (j == k))
+        if len(same):
+            raise InputError(
+                f"triples: {len(same)} name a row twice, first triple {same[0]} = {tuple(triples[same[0]].tolist())}; "
+                "each needs three different rows: remove them"
+            )
+        freeze(self, triples=triples, n=n)
+
+    @classmethod
+    def from_labels(
+        cls, y: Any, *, components: float | None = None, n_triplets: int | None = None, seed: int = 0
+    ) -> Triplets:
+        """Draw triplets from labels: i and j of one class, k of another.
+
+        Without ``components``: ``n_triplets`` random ones, with replacement (default: ten per row, and no more than
+        20,000).  With it: one triplet for each similar pair of the papers' protocol.
+        """
+        labels = Labels.of(y)
+        labels.check_two_classes()
+        rng = np.random.default_rng(seed)
+        if components is not None:
+            pairs = draw_components(labels.codes, components, seed, dissimilar=False)[0]
+        else:
+            size = min(PER_ROW * labels.n, MOST_TRIPLETS)
+            size = size if n_triplets is None else whole_number(n_triplets, "n_triplets")
+            pairs = sample_pairs(labels.codes, True, size, rng, repeat=True)
+        if not len(pairs):
+            raise InputError("y: no class has two labelled rows, so no triplet can be drawn; label more rows")
+        third = ClassIndex(labels.codes).other_class(pairs[:, 0], rng)
+        return cls(np.column_stack([pairs, third]), n=labels.n)
+
+    def satisfied(self, distances: Distances) -> tuple[Satisfied, ...]:
+        """Count the triplets with i nearer to j than to k."""
+        T = distances.sample(self.triples)
+        if not len(T):
+            return ()
+        near, far = np.split(distances.pairs(np.concatenate([T[:, :2], T[:, ::2]])), 2)
+        return (Satisfied("triplets with i nearer to j than to k", int((near < far).sum()), len(T)),)

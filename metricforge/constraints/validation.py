@@ -1,0 +1,127 @@
+"""Checks of what users pass to the constructors of constraints."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import first_rows, whole_number
+from ..errors import InputError
+from .indices import keyed_pairs, pair_keys
+
+Array = NDArray[Any]
+
+
+def freeze(target: Any, **values: Any) -> None:
+    """Set fields of a frozen dataclass and make arrays of numbers read-only."""
+    for name, value in values.items():
+        if isinstance(value, np.ndarray) and value.dtype != object:
+            value.setflags(write=False)
+        object.__setattr__(target, name, value)
+
+
+def check_n(n: Any, kind: str) -> int:
+    """Return the number of rows as an int, or raise if it is missing."""
+    if n is None:
+        raise InputError(f"n is missing: {kind} needs the number of rows, write {kind}(..., n=len(X))")
+    return whole_number(n, "n")
+
+
+def as_column(values: Any, name: str) -> Array:
+    """Return a 1-d array of n values; a column of shape (n, 1) is flattened."""
+    if hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+    A = np.array(values) if not isinstance(values, np.ndarray) else values.copy()
+    if A.dtype.kind in "US" and not isinstance(values, np.ndarray) and not all(isinstance(v, str) for v in values):
+        A = np.array(values, dtype=object)  # NumPy would have written 'None' and 'nan'
+    if A.ndim == 2 and A.shape[1] == 1:
+        A = A.ravel()
+    if A.ndim != 1 or len(A) == 0:
+        raise InputError(f"{name} must be 1-d with one value per row, got shape {A.shape}")
+    return A
+
+
+def is_missing(values: Array) -> Array:
+    """Return the mask of NaN, NaT, None and pandas' NA."""
+    if values.dtype.kind == "f":
+        return np.isnan(values)
+    if values.dtype.kind in "mM":
+        return np.isnat(values)
+    if values.dtype == object:
+        # NaN and NaT differ from themselves; comparing pandas' NA gives no bool
+        return np.asarray([v is None or (v != v) is not False for v in values.tolist()], dtype=bool)
+    return np.zeros(len(values), dtype=bool)
+
+
+def encode(values: Array, missing: Array, name: str) -> tuple[Array, Array]:
+    """Return class numbers (-1 where missing) and the sorted distinct values."""
+    codes = np.full(len(values), -1, dtype=np.int64)
+    try:
+        classes, inverse = np.unique(values[~missing], return_inverse=True)
+    except TypeError:
+        kinds = sorted({type(v).__name__ for v in values[~missing].tolist()})
+        raise InputError(f"{name} mixes {' and '.join(kinds)}, which cannot be ordered; convert all to str") from None
+    codes[~missing] = inverse
+    return codes, classes
+
+
+def as_indices(values: Any, n: int, name: str, columns: int) -> Array:
+    """Return a (p, columns) int64 array of row numbers inside ``range(n)``."""
+    try:
+        A = np.asarray(sorted(values) if isinstance(values, set | frozenset) else values)
+        A = A if A.ndim else np.asarray(list(values))
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be a list of {columns} row numbers each, got {values!r}") from None
+    if A.size == 0:
+        return np.empty((0, columns), dtype=np.int64)
+    if columns == 1 and A.ndim == 1:
+        A = A[:, None]
+    if A.ndim != 2 or A.shape[1] != columns:
+        shape = ", ".join("ijkl"[:columns]) if columns <= 4 else f"{columns} per relation"
+        raise InputError(f"{name} must be a list of ({shape}) row numbers, got an array of shape {A.shape}")
+    if A.dtype.kind not in "iu" and not (A.dtype.kind == "f" and np.array_equal(A, np.rint(A))):
+        raise InputError(f"{name} must hold whole row numbers, got dtype {A.dtype}; convert names to positions first")
+    bad = np.flatnonzero(((A < 0) | (n <= A)).any(axis=1))
+    if len(bad):
+        first = tuple(int(v) if abs(v) < 2**63 else v for v in A[bad[0]].tolist())
+        raise InputError(
+            f"{name}: {len(bad)} of {len(A)} name a row outside 0 .. {n - 1}, first entry {bad[0]} = {first}; "
+            "rows are counted from 0, and n is the number of rows of X"
+        )
+    return A.astype(np.int64)
+
+
+def unique_pairs(values: Any, n: int, name: str) -> tuple[Array, int]:
+    """Return the distinct pairs with i < j in lexicographic order, and the number of repeats."""
+    pairs = np.sort(as_indices(values, n, name, 2), axis=1)
+    itself = np.flatnonzero(pairs[:, 0] == pairs[:, 1])
+    if len(itself):
+        raise InputError(
+            f"{name}: {len(itself)} pair(s) join a row with itself, first {first_rows(pairs[itself, 0])}; remove them"
+        )
+    keys = np.unique(pair_keys(pairs, n))
+    return keyed_pairs(keys, n), len(pairs) - len(keys)
+
+
+def row_numbers(columns: Mapping[str, Array], names: Sequence[str]) -> Array:
+    """Return columns of a table as a (p, len(names)) array of row numbers; text and fractions are errors."""
+    for name in names:
+        values = columns[name]
+        if values.dtype.kind not in "iu":
+            bad = next((p for p, v in enumerate(values.tolist()) if not isinstance(v, int) or abs(v) >= 2**63), 0)
+            raise InputError(
+                f"column {name!r} holds {values[bad]!r} in entry {bad}, which is no row number; "
+                "write the position of the row in the data, counted from 0"
+            )
+    return np.column_stack([columns[name] for name in names])
+
+
+def row_values(columns: Mapping[str, Array], name: str, n: int) -> Array:
+    """Return a column of a table that has one value for each of ``n`` rows."""
+    values = columns[name]
+    if len(values) != n:
+        raise InputError(f"column {name!r} has {len(values)} values for {n} rows; give one per row")
+    return values

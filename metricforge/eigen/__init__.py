@@ -1,0 +1,31 @@
+"""The top eigenpairs of a symmetric matrix or operator: block Lanczos, PRIMME, ARPACK, LAPACK or a solver of your own.
+
+A small residual shows that a pair is an eigenpair, not that it is one of the largest.  On repeated eigenvalues
+(must-link cliques, disconnected graphs) both PRIMME and ARPACK return too few copies without a warning.  Therefore the
+answer of every iterative solver is completed: `completeness` searches its orthogonal complement for larger eigenvalues
+and adds what it finds.
+
+Files: `api` has `top`, `backends` the solvers and the choice among them, `lanczos` the thick-restart iteration,
+`completeness` the search for missed eigenvalues, `components` the small connected components of sparse matrices,
+`products` the counted and checked products, `checking` the validation of arguments, `contract` the types.
+"""
+
+from __future__ import annotations
+
+from .api import top
+from .backends import NAMES, arpack_pairs, check_name, has_primme, primme_pairs
+from .contract import Eigenpairs, Eigensolver, Stop
+from .lanczos import lanczos_pairs
+
+__all__ = [
+    "NAMES",
+    "Eigenpairs",
+    "Eigensolver",
+    "Stop",
+    "arpack_pairs",
+    "check_name",
+    "has_primme",
+    "lanczos_pairs",
+    "primme_pairs",
+    "top",
+]

@@ -1,0 +1,202 @@
+"""The eigensolvers, and the choice among them: PRIMME, ARPACK, LAPACK, and block Lanczos from `lanczos`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import names
+from ..errors import InputError, SolverError
+from .checking import check_symmetric
+from .contract import Eigensolver, Floats, Solved
+from .lanczos import SINGLE_TOL, lanczos_pairs
+from .products import COLUMNS, Products, is_sparse, orthonormal, rayleigh_ritz
+
+if TYPE_CHECKING:
+    from scipy.sparse.linalg import LinearOperator
+
+log = logging.getLogger(__name__)
+
+NAMES = ("auto", "lanczos", "primme", "arpack", "dense")
+"""Names of the solvers in this package; plugins register further names."""
+
+_DENSE_ROWS = 500
+"""Up to this n dense LAPACK is faster than an iterative solve and its check (0.05 s)."""
+_LOOSE_TOL = 1e-4
+"""For a warm start to this tolerance "auto" chooses PRIMME."""
+_MANY_LOOSE, _MANY = 32, 100
+"""From this many pairs on "auto" chooses block Lanczos: at a tol of at least 2e-5, and below."""
+
+
+@functools.cache
+def has_primme() -> bool:
+    """Return whether PRIMME can be imported."""
+    try:
+        import primme  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def check_name(name: Any, argument: str = "solver") -> None:
+    """Raise unless ``name`` is "auto", an eigensolver of this package, or a registered one."""
+    names.check("eigensolver", name, NAMES, argument)
+
+
+def resolve(solver: str | Eigensolver) -> str | Eigensolver | None:
+    """Return the eigensolver of a name; "auto" and callables are returned unchanged, and None stands for LAPACK."""
+    if not isinstance(solver, str):
+        if not callable(solver):
+            raise InputError(f"solver must be a name or a callable, got {type(solver).__name__}")
+        return solver
+    if solver == "auto":
+        return solver
+    if solver == "primme" and not has_primme():
+        raise InputError("solver 'primme' is not installed: pip install 'metricforge[primme]', or solver='auto'")
+    own: dict[str, Eigensolver | None] = {
+        "lanczos": lanczos_pairs,
+        "primme": primme_pairs,
+        "arpack": arpack_pairs,
+        "dense": None,
+    }
+    found: Eigensolver | None = own[solver] if solver in own else names.find("eigensolver", solver, NAMES, "solver")
+    return found
+
+
+def choose(solver: str | Eigensolver | None, n: int, k: int, tol: float, warm: bool) -> Eigensolver | None:
+    """Return the function to run, given the result of `resolve`; None stands for LAPACK."""
+    if isinstance(solver, str):  # "auto"
+        if n <= max(_DENSE_ROWS, 4 * k):
+            return None
+        # Measured by the benchmark simplenpkl-eigen: at a loose tol the basis is float32, half as long to read.
+        if k >= (_MANY_LOOSE if tol >= 2 * SINGLE_TOL else _MANY):
+            return lanczos_pairs
+        return primme_pairs if warm and tol >= _LOOSE_TOL and has_primme() else arpack_pairs
+    # Krylov spaces of 2k + 1 vectors would fill the whole space.
+    return None if n <= max(20, 2 * k) else solver
+
+
+def name_of(backend: Eigensolver, solver: str | Eigensolver) -> str:
+    """Return the name of the backend that ran: the requested name, or that of the function."""
+    if isinstance(solver, str) and solver != "auto":
+        return solver
+    name: str = getattr(backend, "__name__", type(backend).__name__)
+    return name.removesuffix("_pairs")
+
+
+def primme_pairs(
+    A: LinearOperator, k: int, *, tol: float, v0: Floats, stop: Callable[[], bool]
+) -> tuple[Floats, Floats]:
+    """Compute k eigenpairs by PRIMME's block Davidson method with retained vectors (GD+k).
+
+    Blocks have at least 8 vectors, because single vectors miss copies of repeated eigenvalues.  PRIMME's default method
+    JDQMR is not used: when a block breaks down on such eigenvalues, it reads uninitialised memory and multiplies NaN.
+
+    References
+    ----------
+    Stathopoulos and McCombs, ACM Trans. Math. Softw. 37(2), 2010.
+    """
+    import primme
+
+    def converged(value: float | None, vector: object, residual: float | None) -> bool:
+        # Once a limit is passed every pair counts as converged: PRIMME then returns its k best instead of an error.
+        return stop() or (residual is not None and residual <= tol)
+
+    try:
+        w, V = primme.eigsh(
+            A,
+            k,
+            which="LA",
+            tol=tol,
+            convtest=converged,
+            v0=v0,
+            method="PRIMME_DEFAULT_MIN_MATVECS",
+            maxBlockSize=primme_block(k),
+            maxiter=2**31 - 1,
+            return_unconverged=True,
+        )
+    except primme.PrimmeError as error:
+        raise SolverError(f"PRIMME failed: {error}; try solver='arpack'") from error
+    return w, V
+
+
+def primme_block(k: int) -> int:
+    """Return the number of vectors that PRIMME adds at a time (measured: 8 is fastest at k = 16, 16 at k = 64)."""
+    return min(k, max(8, k // 4))
+
+
+def arpack_pairs(
+    A: LinearOperator, k: int, *, tol: float, v0: Floats, stop: Callable[[], bool]
+) -> tuple[Floats, Floats]:
+    """Compute k eigenpairs by ARPACK's implicitly restarted Lanczos method.
+
+    ARPACK requires residuals below its tol times each |eigenvalue|, which is out of reach near zero.  The spectrum of A
+    lies in about [-1, 1], and that of A + 2I in [1, 3], where the requirement is the same for all pairs to a factor of
+    three.  Lanczos is invariant under the shift.
+
+    References
+    ----------
+    Lehoucq, Sorensen and Yang, ARPACK Users' Guide, SIAM 1998.
+    """
+    from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
+
+    n = A.shape[0]
+
+    def product(x: Floats) -> Floats:
+        # Once a limit is passed, A acts like I / 2: every vector is an eigenvector below the spectrum, without a
+        # residual.  ARPACK takes its basis for an invariant subspace and returns the best pairs in it, which would be
+        # lost with an exception.
+        return x / 2.0 if stop() else A @ x + 2.0 * x
+
+    # A sum of earlier eigenvectors has no component in what they missed: a tenth of it is random.
+    noise = np.random.default_rng(0).standard_normal(n)
+    guess = v0.sum(axis=1) + 0.1 * noise / np.linalg.norm(noise)
+    # From SciPy 1.17 on, vectors drawn at a breakdown have a seed of their own.
+    seeded: dict[str, Any] = {"rng": np.random.default_rng(0)} if "rng" in inspect.signature(eigsh).parameters else {}
+    try:
+        w, V = eigsh(
+            LinearOperator((n, n), matvec=product, dtype=np.float64),
+            k,
+            which="LA",
+            v0=guess,
+            ncv=min(n, max(2 * k + 1, 40)),
+            tol=tol / 3.2,
+            maxiter=10**9,
+            **seeded,
+        )
+    except ArpackError as error:
+        # "No shifts could be applied" occurs with few, highly repeated eigenvalues.  The search finds them all.
+        log.warning("ARPACK broke down (%s); the search for missed eigenvalues computes all pairs instead", error)
+        return np.empty(0), np.empty((n, 0))
+    return w - 2.0, V
+
+
+def dense(products: Products, k: int, rng: np.random.Generator) -> Solved:
+    """Solve with LAPACK; an operator is first applied to the identity, which a limit can stop."""
+    from scipy.linalg import eigh
+
+    n = products.n
+    A = products.A
+    if is_sparse(A):
+        A = A.toarray()
+    elif not isinstance(A, np.ndarray):
+        A = np.empty((n, n))
+        for j in range(0, n, COLUMNS):
+            if products.stop():
+                random = orthonormal(rng.standard_normal((n, k)))
+                return Solved(*rayleigh_ritz(products, random, k), complete=False)
+            A[:, j : j + COLUMNS] = products(np.eye(n, min(COLUMNS, n - j), -j))
+        check_symmetric(A, 1e-4)
+    if 4 * k < n:
+        w, V = eigh(A, subset_by_index=(n - k, n - 1), driver="evr", check_finite=False)
+    else:
+        w, V = eigh(A, driver="evd", check_finite=False)
+        w, V = w[n - k :], V[:, n - k :]
+    w, V = w[::-1].copy(), V[:, ::-1].copy()
+    products.spare += k
+    return Solved(w, V, np.linalg.norm(products(V) - V * w, axis=0), True)

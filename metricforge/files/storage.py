@@ -1,0 +1,392 @@
+"""Rows on disk as dask arrays: the task that uses a chunk reads it, and the task that computes a chunk writes it.
+
+Only names, shapes and types pass through this process.  On a cluster every worker must have access to the path.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import nearest, whole_number
+from ..errors import InputError, UnknownNameError
+from ..rows import cluster
+from .untrusted import check_distinct, check_regular
+
+Array = NDArray[Any]
+
+CHUNK_BYTES = 64 * 2**20
+"""The default size of a chunk."""
+
+
+class _Source(Protocol):
+    """Reads rows ``start:stop`` inside a task."""
+
+    def __call__(self, start: int, stop: int) -> Array: ...
+
+
+def open_rows(path: str | os.PathLike[str], *, columns: list[str] | None = None, chunk_rows: int | None = None) -> Any:
+    """Open a file of numeric rows as a dask array, without reading it.
+
+    Parameters
+    ----------
+    path : path
+        ``.npy`` (2-d), ``.parquet`` (a file, or a folder of files) or ``.zarr`` (2-d).
+    columns : list of str, optional
+        The columns of a Parquet file, in this order; default: all.
+    chunk_rows : int, optional
+        Rows per chunk; default: 64 MiB, or less if the workers have little memory.
+
+    Returns
+    -------
+    (n, d) dask array
+        For `learn`, or for ``transform``, ``distance`` and ``neighbors`` of a metric.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise InputError(f"path: there is no file {str(path)!r}; on a cluster this process needs access to it too")
+    check_regular(path)
+    opener = _OPENERS.get(path.suffix.lower())
+    if opener is None:
+        raise UnknownNameError(
+            f"path: {path.name!r} has a format that cannot be read in parts; {nearest(path.suffix, list(_OPENERS))}"
+        )
+    if columns is not None and path.suffix.lower() != ".parquet":
+        raise InputError(f"columns selects columns of a Parquet file, but {path.name!r} has no column names")
+    if chunk_rows is not None:
+        chunk_rows = whole_number(chunk_rows, "chunk_rows", least=1)
+    source, (n, d), dtype = opener(path, columns)
+    if n == 0 or d == 0:
+        raise InputError(f"path: {path.name!r} holds {n} rows of {d} columns; give at least one of each")
+    limit = min(CHUNK_BYTES, cluster.task_bytes())
+    step = chunk_rows or max(1, limit // (d * dtype.itemsize))
+    return _lazy(source, n, d, dtype, step)
+
+
+def _lazy(source: _Source, n: int, d: int, dtype: np.dtype[Any], step: int) -> Any:
+    """Return the array that a source reads, as one layer with one task per chunk, so that dask drops unused chunks."""
+    import dask
+    import dask.array as da
+    from dask.base import tokenize
+    from dask.highlevelgraph import HighLevelGraph
+
+    reader = dask.delayed(source, pure=True, traverse=False)
+    name = f"read-{tokenize(reader.key, n, step)}"
+    starts = range(0, n, step)
+    tasks = {(name, i, 0): (_read, reader.key, start, min(n, start + step)) for i, start in enumerate(starts)}
+    graph = HighLevelGraph.from_collections(name, tasks, dependencies=[reader])
+    sizes = tuple(min(n, start + step) - start for start in starts)
+    return da.Array(graph, name, chunks=(sizes, (d,)), meta=np.empty((0, 0), dtype=dtype))
+
+
+def _read(source: _Source, start: int, stop: int) -> Array:
+    return source(start, stop)
+
+
+# ------------------------------------------------------------------------------------------------------------------ npy
+
+
+@dataclass(frozen=True)
+class _Npy:
+    path: str
+
+    def __call__(self, start: int, stop: int) -> Array:
+        with _on_worker(self.path):
+            return np.array(np.load(self.path, mmap_mode="r")[start:stop])
+
+
+def _open_npy(path: Path, columns: list[str] | None) -> tuple[_Source, tuple[int, int], np.dtype[Any]]:
+    try:
+        found = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError) as error:
+        raise InputError(f"path: {path.name!r} is not a NumPy file of numbers ({error})") from None
+    return _Npy(str(path.resolve())), _two_axes(found.shape, path), _numeric(found.dtype, path)
+
+
+# -------------------------------------------------------------------------------------------------------------- parquet
+
+
+@dataclass(frozen=True)
+class _Parquet:
+    """Row groups of one or several files, as tuples (file, group, first row)."""
+
+    groups: tuple[tuple[str, int, int], ...]
+    columns: tuple[str, ...]
+    dtype: np.dtype[Any]
+
+    def __call__(self, start: int, stop: int) -> Array:
+        import pyarrow.parquet as pq
+
+        result = np.empty((stop - start, len(self.columns)), dtype=self.dtype)
+        firsts = [first for _, _, first in self.groups]
+        at = max(0, int(np.searchsorted(firsts, start, side="right")) - 1)
+        for file, group, first in self.groups[at:]:
+            if first >= stop:
+                break
+            with _on_worker(file):
+                table = pq.ParquetFile(file).read_row_group(group, columns=list(self.columns))
+            a, b = max(start, first), min(stop, first + table.num_rows)
+            part = table.slice(a - first, b - a)
+            for c, name in enumerate(self.columns):
+                values = part.column(name)
+                if values.null_count:
+                    missing = int(np.flatnonzero(values.is_null().to_numpy())[0]) + a
+                    raise InputError(
+                        f"{file!r}, row {missing} (counted from 0): column {name!r} is empty; fill it in, remove the "
+                        "row, or leave the column out"
+                    )
+                result[a - start : b - start, c] = values.to_numpy()
+        return result
+
+
+def parquet_files(path: Path) -> list[Path]:
+    """Return the files behind a Parquet file or a folder of them, in the order of their rows."""
+    found = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
+    if not found:
+        raise InputError(f"path: the folder {path.name!r} holds no .parquet file")
+    for file in found:
+        check_regular(file)
+    return found
+
+
+def parquet_columns(path: Path) -> dict[str, bool]:
+    """Return the columns of a Parquet file or folder: {name: whether it holds numbers}."""
+    import pyarrow.parquet as pq
+
+    file = parquet_files(path)[0]
+    try:
+        schema = pq.read_schema(file)
+    except Exception as error:  # parsers raise errors of many types on broken files
+        raise InputError(f"{str(path)!r} is not a Parquet file: {' '.join(str(error).split())[:100]}") from None
+    check_distinct(schema.names, path)
+    return {found.name: _arrow_dtype(found.type).kind in "fiub" for found in schema}
+
+
+def _arrow_dtype(kind: Any) -> np.dtype[Any]:
+    """Return the NumPy type of an Arrow type; object if there is none, as for categories."""
+    try:
+        found: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
+    except (NotImplementedError, TypeError):
+        return np.dtype(object)
+    return found
+
+
+def _open_parquet(path: Path, columns: list[str] | None) -> tuple[_Source, tuple[int, int], np.dtype[Any]]:
+    try:
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise InputError("path: reading Parquet needs pyarrow; install it with pip install pyarrow") from None
+    groups: list[tuple[str, int, int]] = []
+    kinds: dict[str, np.dtype[Any]] = {}
+    n = 0
+    for file in parquet_files(path):
+        try:
+            found = pq.ParquetFile(file)
+        except Exception as error:
+            raise InputError(f"path: {file.name!r} is not a Parquet file ({error})") from None
+        fields = {f.name: f.type for f in found.schema_arrow}
+        chosen = columns or list(kinds or fields)
+        unknown = [name for name in chosen if name not in fields]
+        if unknown:
+            raise UnknownNameError(f"columns: {file.name!r} has no {unknown[0]!r}; {nearest(unknown[0], list(fields))}")
+        kinds = {name: _numeric(_arrow_dtype(fields[name]), path, name) for name in chosen}
+        for g in range(found.metadata.num_row_groups):
+            groups.append((str(file.resolve()), g, n))
+            n += found.metadata.row_group(g).num_rows
+    dtype = np.dtype(np.float32 if set(kinds.values()) == {np.dtype(np.float32)} else np.float64)
+    return _Parquet(tuple(groups), tuple(kinds), dtype), (n, len(kinds)), dtype
+
+
+# ----------------------------------------------------------------------------------------------------------------- zarr
+
+
+@dataclass(frozen=True)
+class _Zarr:
+    path: str
+
+    def __call__(self, start: int, stop: int) -> Array:
+        import zarr
+
+        with _on_worker(self.path):
+            return np.asarray(zarr.open_array(self.path, mode="r")[start:stop])
+
+
+def _open_zarr(path: Path, columns: list[str] | None) -> tuple[_Source, tuple[int, int], np.dtype[Any]]:
+    try:
+        import zarr
+    except ImportError:
+        raise InputError("path: reading zarr needs zarr; install it with pip install zarr") from None
+    try:
+        found = zarr.open_array(str(path), mode="r")
+    except Exception as error:
+        raise InputError(f"path: {path.name!r} is not a zarr array ({error})") from None
+    return _Zarr(str(path.resolve())), _two_axes(found.shape, path), _numeric(np.dtype(found.dtype), path)
+
+
+# -------------------------------------------------------------------------------------------------------------- storing
+
+
+def store(X: Any, path: str | os.PathLike[str], names: Sequence[str]) -> None:
+    """Write a lazy 2-d array; the task that computes a chunk writes it.
+
+    Parameters
+    ----------
+    X : (n, d) dask array
+    path : path
+        ``.npy``, ``.zarr``, or ``.parquet``, which becomes a folder with one file per chunk of rows.
+    names : d strings
+        The columns of a Parquet file.
+
+    Notes
+    -----
+    The file has a hidden name until it is complete.  The cost is that of X; no chunk passes through this process.
+    """
+    import dask.array as da
+
+    target = Path(path).resolve()
+    check_storable(target)
+    begin = _WRITERS[target.suffix.lower()]
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
+    try:
+        X, writer = begin(X, temporary, tuple(names))
+        cluster.compute(da.store(X, writer, lock=False, compute=False))
+        temporary.replace(target)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            shutil.rmtree(temporary) if temporary.is_dir() else temporary.unlink()
+        if isinstance(error, OSError):
+            raise InputError(f"cannot write {str(path)!r}: {error.strerror or error}; choose another folder") from None
+        raise
+
+
+def check_storable(path: str | os.PathLike[str]) -> None:
+    """Raise if `store` cannot write a file; called before the work begins."""
+    suffix = Path(path).suffix.lower()
+    if suffix != ".npy" and Path(path).exists():
+        raise InputError(f"cannot write {str(path)!r}: it becomes a folder, and this name exists; remove it first")
+    package = {".parquet": "pyarrow", ".zarr": "zarr"}.get(suffix)
+    if package and not installed(package):
+        raise InputError(f"cannot write {str(path)!r}: it needs {package}; pip install {package}, or write .npy")
+
+
+def installed(package: str) -> bool:
+    """Return whether a package is installed, without importing it."""
+    import importlib.util
+
+    return importlib.util.find_spec(package) is not None
+
+
+@dataclass(frozen=True)
+class _NpyWriter:
+    """Writes blocks into an .npy file; not through a memmap, because a full disk would then kill the process."""
+
+    path: str
+    offset: int
+    columns: int
+
+    def __setitem__(self, where: tuple[slice, slice], block: Array) -> None:
+        rows, columns = where
+        block = np.ascontiguousarray(block)
+        whole = block.shape[1] == self.columns
+        with _on_worker(self.path), Path(self.path).open("r+b") as file:
+            for i, line in enumerate((block,) if whole else block):
+                file.seek(self.offset + ((rows.start + i) * self.columns + columns.start) * block.itemsize)
+                file.write(line.data)
+
+
+def _begin_npy(X: Any, path: Path, names: tuple[str, ...]) -> tuple[Any, Any]:
+    with path.open("xb") as file:
+        header = {"descr": X.dtype.str, "fortran_order": False, "shape": X.shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        offset = file.tell()
+        file.truncate(offset + X.nbytes)
+    return X, _NpyWriter(str(path), offset, X.shape[1])
+
+
+@dataclass(frozen=True)
+class _ParquetWriter:
+    """Writes every block to its own file; the names sort in the order of the rows."""
+
+    folder: str
+    names: tuple[str, ...]
+
+    def __setitem__(self, where: tuple[slice, slice], block: Array) -> None:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        path = Path(self.folder) / f"{where[0].start:015d}.parquet"
+        with _on_worker(self.folder):
+            # A task may run twice, on two workers.  Each writes a hidden file, which readers of folders skip, and
+            # renames it when it is complete.
+            part = path.with_name(f".{path.stem}.{secrets.token_hex(6)}")
+            pq.write_table(pa.table(dict(zip(self.names, block.T, strict=True))), part)
+            part.replace(path)
+
+
+def _begin_parquet(X: Any, path: Path, names: tuple[str, ...]) -> tuple[Any, Any]:
+    path.mkdir()
+    return X.rechunk({1: -1}), _ParquetWriter(str(path), names)
+
+
+@dataclass(frozen=True)
+class _ZarrWriter:
+    path: str
+
+    def __setitem__(self, where: tuple[slice, slice], block: Array) -> None:
+        import zarr
+
+        with _on_worker(self.path):
+            zarr.open_array(self.path, mode="r+")[where] = block
+
+
+def _begin_zarr(X: Any, path: Path, names: tuple[str, ...]) -> tuple[Any, Any]:
+    import zarr
+
+    # equal chunks, so that no two tasks write to the same file
+    sides = tuple(max(sizes) for sizes in X.chunks)
+    X = X.rechunk(sides)
+    zarr.open_array(str(path), mode="w", shape=X.shape, chunks=sides, dtype=X.dtype)
+    return X, _ZarrWriter(str(path))
+
+
+_WRITERS = {".npy": _begin_npy, ".parquet": _begin_parquet, ".zarr": _begin_zarr}
+STORED = tuple(_WRITERS)
+"""The extensions that `store` writes."""
+
+
+@contextlib.contextmanager
+def _on_worker(path: str) -> Iterator[None]:
+    """Explain that a worker has no access to a path that the client has."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise InputError(
+            f"a worker has no access to {path!r}; on a cluster every worker must have the same files"
+        ) from None
+    except OSError as error:
+        raise InputError(f"{path!r} cannot be read or written on a worker: {error.strerror or error}") from None
+
+
+def _two_axes(shape: tuple[int, ...], path: Path) -> tuple[int, int]:
+    if len(shape) != 2:
+        raise InputError(f"path: {path.name!r} must hold a 2-d array (rows × features), got shape {shape}")
+    return int(shape[0]), int(shape[1])
+
+
+def _numeric(dtype: np.dtype[Any], path: Path, column: str | None = None) -> np.dtype[Any]:
+    if dtype.kind not in "fiub":
+        where = f"column {column!r} of {path.name!r}" if column else f"{path.name!r}"
+        raise InputError(f"path: {where} holds {dtype}, not numbers; leave it out, or encode it first")
+    return dtype
+
+
+_OPENERS = {".npy": _open_npy, ".parquet": _open_parquet, ".zarr": _open_zarr}

@@ -1,0 +1,57 @@
+"""Checks of files that anyone may have written, made before their content is used."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from ..errors import InputError
+
+
+def check_regular(path: Path) -> None:
+    """Raise if a path is a pipe, a socket or a device: opening it could wait for ever."""
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise InputError(f"{str(path)!r} is a pipe or a device, not a file; copy its content to a file first")
+
+
+def check_array_size(file: IO[bytes], size: int) -> None:
+    """Raise ValueError unless a file or zip member of ``size`` bytes is a whole ``.npy`` array of no Python objects.
+
+    The header may declare any shape, and NumPy allocates what it declares before it reads.
+    """
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(file)
+    if dtype.hasobject or min(shape, default=0) < 0:
+        raise ValueError("it is not an array of numbers or strings")
+    needed = math.prod(shape) * max(1, dtype.itemsize)
+    if needed > size - file.tell():
+        raise ValueError(f"its header declares {needed} bytes of data, but {size - file.tell()} follow")
+
+
+def check_distinct(names: Iterable[str], path: Path) -> None:
+    """Raise if two columns of a file have the same name; linear in the number of columns."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InputError(f"{str(path)!r} has two columns called {name!r}; rename one")
+        seen.add(name)
+
+
+def as_csr(found: Any) -> Any:
+    """Return a sparse matrix from a file as CSR, or raise ValueError if its indices are invalid.
+
+    SciPy accepts indices that are out of range, and its compiled code then reads and writes outside its arrays: the
+    check has to come before the first conversion.
+    """
+    if hasattr(found, "indptr"):  # CSR, CSC and BSR; COO checks its indices when it is made
+        if (np.diff(found.indptr) < 0).any():  # SciPy skips this check if the last pointer is 0
+            raise ValueError("the index pointers decrease")
+        found.check_format(full_check=True)
+    if found.ndim != 2 or found.dtype.kind not in "fiub":
+        raise ValueError(f"a sparse array of {found.dtype} and shape {found.shape} is not a matrix of numbers")
+    return found if found.format == "csr" else found.tocoo().tocsr()

@@ -1,0 +1,198 @@
+"""The join of rows, constraint, kernel and solver: what `learn`, `Metric.update` and tuning have in common.
+
+A fit has four steps.  *Resolve* finds method, kernel and solver by name (`metricforge.learning`).  *Prepare* checks
+rows and constraint, converts the constraint to a kind that the solver accepts, and represents the kernel on the rows.
+*Solve* runs the solver with progress, a limit on threads and notes on errors, and checks its solution.  *Conclude*
+writes the report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import rows as _rows
+from .constraints import Constraint, Labels
+from .errors import InputError
+from .kernels import FittedKernel, Kernel
+from .problem import Solution, Solver
+from .registry import registry
+from .registry.progress import Event
+from .rows import cluster
+from .space import Space, represent
+
+CUBIC = 1000
+"""With more rows, the factorisations of an exact Gram matrix dominate the cost, and BLAS may use all its threads."""
+LARGEST = 1e100
+"""The largest k(x, x) with which products in a solver stay finite."""
+SAMPLE = 1000
+"""Rows on which the kernel is tested for overflow."""
+
+# -------------------------------------------------------------------------------------------------------------- prepare
+
+
+@dataclass(frozen=True, eq=False)
+class Relations:
+    """A constraint in two forms.
+
+    Attributes
+    ----------
+    given : Constraint
+        As the user gave it.
+    usable : Constraint
+        Of a kind that the solver accepts.
+    converted : tuple of str
+        A description of each conversion between the two.
+    """
+
+    given: Constraint
+    usable: Constraint
+    converted: tuple[str, ...]
+
+
+def as_constraint(value: Any, name: str = "constraints") -> Constraint:
+    """Return a Constraint; a bare 1-d array means Labels."""
+    if isinstance(value, Constraint):
+        return value
+    if value is None:
+        raise InputError(
+            f"{name} is missing: give labels y, or mf.Pairs, mf.Chunklets or mf.Triplets over the rows of X"
+        )
+    try:
+        shape = np.shape(value) if not hasattr(value, "shape") else value.shape
+    except (TypeError, ValueError):
+        if isinstance(value, list | tuple) and any(isinstance(part, Constraint) for part in value):
+            raise InputError(
+                f"{name} must be one constraint, got a {type(value).__name__} of several; give one"
+            ) from None
+        raise InputError(f"{name} must be labels (1-d) or a constraint, got lists of unequal lengths") from None
+    if len(shape) == 1 or (len(shape) == 2 and shape[1] == 1):
+        return Labels(value)
+    wrap = {2: "mf.Pairs(similar=..., n=len(X))", 3: "mf.Triplets(..., n=len(X))"}.get(shape[-1] if shape else 0)
+    raise InputError(
+        f"{name} must be labels (1-d) or a constraint, got an array of shape {tuple(shape)}; "
+        f"wrap row numbers as {wrap or 'mf.Pairs or mf.Triplets'}"
+    )
+
+
+def relations(
+    constraints: Any, n: int, accepts: tuple[type[Constraint], ...], *, seed: int, name: str = "constraints"
+) -> Relations:
+    """Check a constraint over n rows and convert it to one of the accepted kinds.
+
+    Raises
+    ------
+    InputError
+        If it is about another number of rows, if no conversion leads to an accepted kind, or if there is no relation,
+        before or after conversion.
+    """
+    given = as_constraint(constraints, name)
+    given.check(n, name)
+    if given.size == 0:
+        lost = f" ({given.dropped} were dropped by slicing)" if given.dropped else ""
+        raise InputError(f"{name} holds no relation over these {n} rows{lost}; give at least one")
+    usable, converted = registry.convert(given, accepts, seed=seed)
+    if usable.size == 0:
+        kind = type(usable).__name__
+        raise InputError(
+            f"{name} holds no relation after conversion ({'; '.join(converted)}); give relations from which {kind} "
+            "follow, or choose a method that uses those given"
+        )
+    return Relations(given, usable, converted)
+
+
+def make_space(kernel: Kernel, rows: Any, rank: str | int, *, seed: int) -> Space:
+    """Resolve a kernel on checked rows and represent it; with an active client, on its workers."""
+    if not isinstance(kernel, FittedKernel):  # those hold arrays that are expensive to pickle, and can be
+        cluster.check_sendable(kernel, "kernel")
+    placed = _rows.spread(rows) if kernel.takes != "gram" else rows
+    space = represent(kernel.resolve(placed, seed=seed), placed, rank, seed=seed)
+    sample = _rows.take(space.rows, _rows.draw(space.n, SAMPLE, seed))
+    with np.errstate(over="ignore", invalid="ignore"):
+        diagonal = space.kernel.diag(sample)
+    if not np.isfinite(diagonal).all():
+        raise InputError("X: k(x, x) overflows on some rows; rescale X, for instance with StandardScaler")
+    if float(np.abs(diagonal).max(initial=0.0)) > LARGEST:  # as a float: LARGEST overflows in float32
+        raise InputError(
+            f"X: k(x, x) is up to {np.abs(diagonal).max():.2g} on some rows, and solvers square it, which overflows; "
+            "rescale X, for instance with StandardScaler"
+        )
+    return space
+
+
+# ---------------------------------------------------------------------------------------------------------------- solve
+
+
+@contextmanager
+def progress(task: str) -> Iterator[Callable[..., None]]:
+    """Send progress events for a task; yields the ``step`` of a Problem.
+
+    The first event comes at once and the last one also after an error.  Dask tasks inside the block are counted.
+    """
+    registry.step(Event(task))
+    try:
+        with cluster.watched(_Tasks(task)):
+            yield _Steps(task)
+    finally:
+        registry.step(Event(task, done=True))
+
+
+@dataclass(frozen=True)
+class _Tasks:
+    """Sends the number of finished dask tasks."""
+
+    task: str
+
+    def __call__(self, finished: int, total: int) -> None:
+        registry.step(Event(self.task, finished, total, info={"tasks": total}))
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """The ``step`` of a Problem: sends one iteration of a solver."""
+
+    task: str
+
+    def __call__(self, step: int, total: int | None = None, **info: float) -> None:
+        registry.step(Event(self.task, step, total, info=info))
+
+
+@contextmanager
+def solving(solver: Solver, representation: str, n: int, method: str | None = None) -> Iterator[None]:
+    """Limit BLAS to one thread unless O(n³) work on an exact Gram matrix awaits; add a note to errors.
+
+    The note names the solver, the method, and the plugin that registered them.
+    """
+    cubic = representation == "exact" and n > CUBIC
+    try:
+        with nullcontext() if cubic else cluster.one_thread():
+            yield
+    except Exception as error:
+        error.add_note(f"in solver {type(solver).__name__}{_origin(solver, method)}")
+        raise
+
+
+def _origin(solver: Solver, method: str | None) -> str:
+    named = "" if method is None else f" of method {method!r}"
+    known = (e for e in registry.entries("method") if e.name == method)
+    entry = registry.entry_of("solver", type(solver)) or next(known, None)
+    return named if entry is None else f"{named} (plugin {entry.plugin!r})"
+
+
+# ------------------------------------------------------------------------------------------------------------- conclude
+
+
+def facts(solution: Solution) -> dict[str, Any]:
+    """Return the fields of a report that a solution gives."""
+    return {
+        "status": str(solution.status),
+        "objective": float(solution.objective),
+        "gap": float(solution.gap),
+        "certificate": solution.certificate,
+        "n_iter": int(solution.n_iter),
+        "trace": solution.trace,
+    }

@@ -1,0 +1,197 @@
+"""The interface of a kernel, and its algebra: sums, multiples, products, normalisation."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from .. import rows as _rows
+from ..checks import is_number
+from ..errors import InputError
+from ..rows import Array
+
+
+class Kernel(ABC):
+    """A similarity k(x, y) on rows, with the distance d²(x, y) = k(x, x) + k(y, y) − 2 k(x, y).
+
+    Subclasses are frozen dataclasses and define ``block``.  ``takes`` says what a row is: ``"vectors"`` (dense or CSR,
+    the default), ``"strings"``, ``"objects"`` (passed on unchecked) or ``"gram"``.  Override ``paired`` and
+    ``squared_distance`` where there is a cheaper or more accurate way than the defaults.
+    """
+
+    offered: ClassVar[bool] = True
+    """Whether messages offer this kernel by its registered name; False where only fits make it."""
+
+    # -- for subclasses to define --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def block(self, X: Any, Y: Any) -> Array:
+        """Return the (len(X), len(Y)) similarities of checked rows in memory."""
+
+    @property
+    def takes(self) -> str:
+        """What a row is: "vectors", "strings", "objects" or "gram"."""
+        return "vectors"
+
+    @property
+    def scale_free(self) -> bool:
+        """Whether the kernel does not depend on the scales of the columns; by default, whether its parts do not."""
+        parts = [part.scale_free for _, part in self._kernel_fields()]
+        return bool(parts) and all(parts)
+
+    @property
+    def widest(self) -> int:
+        """The columns of the widest array that a block makes of each row, for instance the number of landmarks.
+
+        Blocks are split by it under a memory budget.  0 where there is no such array; by default, that of the parts.
+        """
+        return max((part.widest for _, part in self._kernel_fields()), default=0)
+
+    def validate(self, X: Any, name: str) -> None:  # noqa: B027 - optional on purpose
+        """Raise InputError when checked rows do not fit the parameters of this kernel; ``name`` is the argument."""
+
+    def paired(self, X: Any, Y: Any) -> Array:
+        """Return k(x_i, y_i) for each i.  The default takes the diagonals of small blocks."""
+        n, step = _rows.count(X), 32
+        parts = [np.diagonal(self.block(X[i : i + step], Y[i : i + step])) for i in range(0, n, step)]
+        return np.concatenate(parts) if parts else np.empty(0)
+
+    def squared_distance(self, X: Any, Y: Any) -> Array:
+        """Return the (len(X), len(Y)) squared distances."""
+        D: Array = -2 * self.block(X, Y)
+        D += self.diag(X)[:, None]
+        D += self.diag(Y)[None, :]
+        np.maximum(D, 0, out=D)
+        if X is Y:
+            np.fill_diagonal(D, 0)
+        return D
+
+    def paired_squared_distance(self, X: Any, Y: Any) -> Array:
+        """Return d²(x_i, y_i) for each i."""
+        D: Array = self.diag(X) + self.diag(Y) - 2 * self.paired(X, Y)
+        np.maximum(D, 0, out=D)
+        return D
+
+    def features(self, X: Any) -> Any | None:
+        """Return explicit features φ with k(x, y) = φ(x)'φ(y), or None where there are none of finite width."""
+        return None
+
+    def embedding(self) -> Any | None:
+        """Return a feature map whose Euclidean distances are those of this kernel, or None.
+
+        Learned kernels have one (`metricforge.space.FeatureMap`).  For kernels that return None the library uses
+        landmarks among the training rows.
+
+        Raises
+        ------
+        InputError
+            When the kernel is indefinite, so that no such map exists.
+        """
+        return None
+
+    def bilinear(self, d: int) -> Array:
+        """Return the symmetric (d + 1, d + 1) matrix H with k(x, y) = [x, 1]'H[y, 1] on rows of d columns.
+
+        Raises
+        ------
+        InputError
+            When the kernel is not linear in the columns (the default).
+        """
+        raise InputError(
+            f"kernel {type(self).__name__} is not linear in the columns of X, so there is no matrix M with "
+            "d²(x, y) = (x − y)'M(x − y); learn from kernel=mf.kernels.Linear() or Standardized() to get one"
+        )
+
+    # -- for everyone to call ------------------------------------------------------------------------------------
+
+    def check(self, X: Any, name: str = "X") -> Any:
+        """Return X as rows that this kernel takes, or raise InputError."""
+        X = _CHECKS[self.takes](X, name)
+        self.validate(X, name)
+        return X
+
+    def resolve(self, X: Any, *, seed: int = 0) -> Self:
+        """Return this kernel with every parameter that depends on data (``gamma="median"``) set to a number."""
+        found = {name: part.resolve(X, seed=seed) for name, part in self._kernel_fields()}
+        return replace(self, **found) if found else self  # type: ignore[type-var]
+
+    def diag(self, X: Any) -> Array:
+        """Return k(x_i, x_i) for each i."""
+        return self.paired(X, X)
+
+    def distance(self, X: Any, Y: Any) -> Array:
+        """Return the (len(X), len(Y)) distances."""
+        D = self.squared_distance(X, Y)
+        return np.sqrt(D, out=D)
+
+    def mahalanobis(self, d: int) -> Array:
+        """Return the PSD matrix M with d²(x, y) = (x − y)'M(x − y) on rows of d columns.
+
+        Raises
+        ------
+        InputError
+            When the kernel is not linear in the columns, or when M is not positive semidefinite.
+        """
+        M = self.bilinear(d)[:d, :d]
+        w = np.linalg.eigvalsh(M)
+        if d and w[0] < -1e-8 * max(abs(w[0]), abs(w[-1])):
+            raise InputError(
+                f"kernel {type(self).__name__} is linear in the columns, but its matrix has the negative eigenvalue "
+                f"{w[0]:.3g}, so its distances are not those of a Mahalanobis metric"
+            )
+        return M
+
+    def __call__(self, X: Any, Y: Any = None) -> Any:
+        """Return the block of X and Y (default: X itself): an array, or a lazy dask array where either is one."""
+        X = self.check(X, "X")
+        if Y is None:
+            return _rows.map_pairs(self.block, X, X, _rows.float_dtype(X), widest=self.widest)
+        Y = self.check(Y, "Y")
+        _rows.check_widths(X, Y)
+        return _rows.map_pairs(self.block, X, Y, _rows.float_dtype(X, Y), widest=self.widest)
+
+    def normalized(self) -> Kernel:
+        """Return k(x, y) / sqrt(k(x, x) k(y, y))."""
+        from .composites import Normalized
+
+        return Normalized(self)
+
+    def _kernel_fields(self) -> list[tuple[str, Kernel]]:
+        """Return the names and values of the dataclass fields that hold a kernel."""
+        names: list[str] = [f.name for f in fields(self)] if is_dataclass(self) else []
+        return [(name, part) for name in names if isinstance(part := getattr(self, name), Kernel)]
+
+    # -- algebra: NotImplemented lets the other operand, such as a Metric, try its own operator --------------------
+
+    def __add__(self, other: Any) -> Kernel:
+        if isinstance(other, Kernel):
+            from .composites import Mixture, as_mixture
+
+            left, right = as_mixture(self), as_mixture(other)
+            return Mixture(left.kernels + right.kernels, left.weights + right.weights)
+        return self if is_number(other) and other == 0 else NotImplemented  # sum(kernels) starts from 0
+
+    __radd__ = __add__
+
+    def __mul__(self, other: Any) -> Kernel:
+        from .composites import Mixture, Product, as_mixture
+
+        if isinstance(other, Kernel):
+            return Product(self, other)
+        if is_number(other):
+            parts = as_mixture(self)
+            return Mixture(parts.kernels, tuple(float(other) * w for w in parts.weights))
+        return NotImplemented
+
+    __rmul__ = __mul__
+
+
+_CHECKS = {
+    "vectors": _rows.as_vectors,
+    "strings": _rows.as_strings,
+    "objects": _rows.as_objects,
+    "gram": _rows.as_vectors,
+}

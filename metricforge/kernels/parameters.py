@@ -1,0 +1,67 @@
+"""Parameters of kernels: checks, and the median rule for ``gamma="median"``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import rows as _rows
+from ..checks import number_or, wrong
+from ..errors import InputError
+from ..rows import Array
+from ..rows.pairs import MEDIAN_ROWS, pair_values
+from .interface import Kernel
+
+
+def check_is_kernel(kernel: Any, name: str) -> None:
+    """Raise InputError unless ``kernel`` is a Kernel."""
+    if not isinstance(kernel, Kernel):
+        raise InputError(f"{name} must be a kernel, got {kernel!r}; write for instance mf.kernels.Linear()")
+
+
+def check_on_vectors(kernel: Any, name: str) -> None:
+    """Raise InputError unless ``kernel`` is a Kernel on vectors."""
+    if not isinstance(kernel, Kernel) or kernel.takes != "vectors":
+        raise wrong(name, "a kernel on vectors", kernel)
+
+
+def check_gamma(gamma: Any) -> None:
+    """Raise InputError unless ``gamma`` is "median" or a positive number."""
+    number_or(gamma, "gamma", ["median"], above=0)
+
+
+def resolved(gamma: float | str) -> float:
+    """Return gamma as a float, or raise InputError where it is still "median"."""
+    if isinstance(gamma, str):
+        raise InputError(f"gamma={gamma!r} is not a number yet; call kernel.resolve(X) with the data to take it from")
+    return float(gamma)
+
+
+def sample_rows(X: Any, seed: int) -> Any:
+    """Return the rows of X, or a random sample of `MEDIAN_ROWS` of them, in memory."""
+    return _rows.take(X, _rows.draw(_rows.count(X), MEDIAN_ROWS, seed))
+
+
+def inverse_median(D: Array) -> float:
+    """Return 1 / median of the distances D_ij, i < j, for ``gamma="median"``.
+
+    Where more than half of the pairs are duplicates, it is the median of the positive distances.
+    """
+    distances = pair_values(D)
+    if len(distances) == 0:
+        raise InputError('gamma="median" needs at least two rows, and X has 1 sample; give gamma a number')
+    median = float(np.median(distances))
+    if median <= 0:
+        median = float(np.median(distances[distances > 0])) if (distances > 0).any() else 0.0
+    if median <= 0:
+        raise InputError('gamma="median": all rows of X are identical (every feature is constant); give gamma a number')
+    return 1 / median
+
+
+def resolve_gamma(gamma: float | str, base: Kernel, X: Any, seed: int) -> float | str:
+    """Return gamma, or 1 / (median squared distance under ``base``) where it is "median"."""
+    if gamma != "median":
+        return gamma
+    sample = sample_rows(X, seed)
+    return inverse_median(base.squared_distance(sample, sample))

@@ -1,0 +1,41 @@
+"""Nearest neighbours and neighbour graphs of rows under the Euclidean distance.
+
+Every search returns the ``k`` nearest rows sorted by (distance, index).  Equal distances, which binary and integer data
+have in great number, therefore never make two runs differ.  The exact searches on dense rows agree to the last bit:
+whichever proposes the candidates, they are ranked by the difference of the two rows in float64 (for whole numbers,
+without any rounding).
+
+Files: `api` has the functions to call, `choice` the rule of method="auto", `exhaustive` the search by products over
+the tiles of `scanning`, `candidates` the KD tree and the ranking of candidates, `nndescent` the approximate search,
+`binary` and `bits` the search of packed rows, `chunks` the search of dask rows, `graphs` the neighbour graphs,
+`classes` the nearest rows of the same class and of others.
+"""
+
+from __future__ import annotations
+
+from .api import METHODS, descent, exact, hamming, recall, search, search_blocks, tree
+from .choice import choose
+from .chunks import across
+from .classes import ClassNeighbors, nearest_by_class
+from .contract import DistanceBlock, Found, Search
+from .graphs import graph, isolated
+
+__all__ = [
+    "METHODS",
+    "ClassNeighbors",
+    "DistanceBlock",
+    "Found",
+    "Search",
+    "across",
+    "choose",
+    "descent",
+    "exact",
+    "graph",
+    "hamming",
+    "isolated",
+    "nearest_by_class",
+    "recall",
+    "search",
+    "search_blocks",
+    "tree",
+]

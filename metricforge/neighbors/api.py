@@ -1,0 +1,179 @@
+"""Functions to call: `search` and its variants, `search_blocks` for any distance, and `recall`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from .. import names
+from ..checks import whole_number
+from ..errors import InputError
+from ..rows import draw, is_dask
+from . import binary, candidates, choice, exhaustive, nndescent
+from .checking import check_found, check_k, check_rows
+from .chunks import across
+from .contract import Array, DistanceBlock, Found, Search
+from .scanning import GivenDistances, scan
+from .tiles import tile_shape
+
+METHODS = ("auto", "exact", "tree", "hamming", "pynndescent")
+"""Names of the searches in this package; plugins register further names."""
+
+
+def search(X: Any, k: int, *, queries: Any | None = None, method: str | Search = "auto", seed: int = 0) -> Found:
+    """Find the k rows of X nearest to each query in Euclidean distance.
+
+    Without ``queries``, find the neighbours of every row of X among the *other* rows: row i is excluded from its own
+    list by its index, while a duplicate of it is included at distance 0.
+
+    Parameters
+    ----------
+    X : (n, d) ndarray of float32 or float64, csr_matrix or csr_array, or a dask array of these
+        The rows searched.  Integers and booleans are converted to float64.  Chunks of a dask array are searched one by
+        one and their answers merged; where that would take too long, they are searched as one.  The result is lazy.
+    k : int
+        Neighbours per query, at most n (n - 1 without queries).
+    queries : (q, d), of the same kind as X, or None
+        The rows whose neighbours to find.
+    method : {"auto", "exact", "tree", "hamming", "pynndescent"}, the name of a registered search, or callable
+        ``exact``: blocked matrix products, O(q n d) time.  ``tree``: a KD tree, for dense rows of low dimension; the
+        same answer as ``exact``.  ``hamming``: rows of zeros and ones, packed into bits; the same answer, ten times as
+        fast.  ``pynndescent``: approximate NN-descent [1]_, see `recall`; deterministic (one thread), with exact
+        distances for the rows it returns.  ``auto``: the fastest of these by shape, nonzeros and duplicates, including
+        the time to import and compile in a new process; always exact with queries.  A callable is called as
+        ``method(X, k, queries=queries, seed=seed)`` and must return what this function returns.
+    seed : int
+        Seed of the approximate searches.
+
+    Returns
+    -------
+    indices : (q, k) int64
+    distances : (q, k) float64
+        Each row ascends by (distance, index); among equal distances the smaller indices are kept.
+
+    Notes
+    -----
+    Memory: 16 bytes per neighbour returned (800 MB at n = 1e6, k = 50) and work arrays of 30 MB, or 100 MB when d is in
+    the thousands or all distances tie; never n × n.  ``tree`` adds a float64 copy of X, ``pynndescent`` a float32 copy
+    and about 20 bytes per neighbour.
+
+    ``exact`` selects by products in float64, and computes by subtraction the distance of every pair that rounding could
+    misplace, so its answer does not depend on the size of its blocks.  If very many pairs are that close (clusters
+    narrower than 1e-7 of the distance between them), it takes as long as a naive search.  Whole numbers are not
+    affected, because their products are exact.
+
+    References
+    ----------
+    .. [1] Dong, Charikar and Li, "Efficient k-nearest neighbor graph construction for generic similarity
+       measures", WWW 2011.
+    """
+    if isinstance(method, str) and method not in METHODS:
+        method = names.find("neighbors", method, METHODS, "method")  # resolved here: dask tasks receive the function
+    elif not isinstance(method, str) and not callable(method):
+        raise InputError(f"method must be a name or a callable, got {type(method).__name__}")
+    if is_dask(X) or is_dask(queries):
+        if queries is None and (method == "pynndescent" or (method == "auto" and choice.prefers_one_index(X))):
+            X = X.rechunk({0: -1})  # one index over all rows, in one task
+        return across(partial(search, method=method, seed=seed), X, k, queries=queries)
+    X, Q = check_rows(X, queries)
+    k = check_k(k, X.shape[0], exclude_self=queries is None)
+    seed = whole_number(seed, "seed", 0)
+    if callable(method):
+        found = method(X, k, queries=None if queries is None else Q, seed=seed)
+        return check_found(found, Q.shape[0], k, X.shape[0], itself=queries is None)
+    if method == "auto":
+        method = choice.choose(X, Q, itself=queries is None)
+    own = np.arange(X.shape[0]) if queries is None else None
+    if method == "exact":
+        return exhaustive.exact_search(X, Q, k, own)
+    if method == "tree":
+        return candidates.tree_search(X, Q, k, own)
+    if method == "hamming":
+        return binary.hamming_search(X, Q, k, own)
+    return nndescent.descent_search(X, Q, k, own, seed)
+
+
+def search_blocks(distance_block: DistanceBlock, n: int, q: int, k: int, *, exclude_self: bool = False) -> Found:
+    """Find the k nearest of n rows to each of q queries under any distance, given block by block.
+
+    Parameters
+    ----------
+    distance_block : callable
+        ``distance_block(q0, q1, c0, c1)`` returns the (q1 - q0, c1 - c0) distances of queries ``q0:q1`` to rows
+        ``c0:c1``.  A block has at most 2**20 entries, is requested at most once, and is not written to.
+    n, q : int
+        Numbers of rows and queries.
+    k : int
+        Neighbours per query.
+    exclude_self : bool
+        Whether query i is row i (q = n), which is then excluded from its own list.
+
+    Returns
+    -------
+    indices : (q, k) int64
+    distances : (q, k) float64
+        Each row ascends by (distance, index); among equal distances the smaller indices are kept.  Distances are
+        ranked as returned: if their rounding depends on the shape of the block, so does the order of near ties.
+
+    Notes
+    -----
+    Time: q n distances and a comparison each.  Memory: 16 bytes per neighbour returned and work arrays of 30 MB (100 MB
+    when all distances tie), plus what distance_block needs.
+    """
+    n, q = whole_number(n, "n", 1), whole_number(q, "q", 0)
+    k = check_k(k, n, exclude_self)
+    if exclude_self and q != n:
+        raise InputError(f"exclude_self requires queries that are the rows, but q = {q} and n = {n}; pass q = n")
+    own = np.arange(n) if exclude_self else None
+    return scan(GivenDistances(distance_block), n, q, k, own, *tile_shape(1, k))
+
+
+exact = partial(search, method="exact")
+tree = partial(search, method="tree")
+hamming = partial(search, method="hamming")
+descent = partial(search, method="pynndescent")
+
+
+def recall(indices: Array, X: Any, *, queries: Any | None = None, sample: int = 200, seed: int = 0) -> float:
+    """Estimate the share of true neighbours among those found, on a random sample of queries.
+
+    A neighbour counts if its distance, computed here, is at most (1 + 1e-6) times that of the true k-th neighbour: all
+    ties count, whichever were returned.  A missing (-1), repeated or own index does not count.
+
+    Parameters
+    ----------
+    indices : (q, k) integers
+        As returned by `search`.
+    X, queries
+        As given to `search`.
+    sample : int
+        Number of queries checked; all of them if there are fewer.
+    seed : int
+        Seed of the sample.
+
+    Returns
+    -------
+    float
+        In [0, 1]; its standard error is at most 0.5 / sqrt(sample), and far less near 1.
+
+    Notes
+    -----
+    Time O(sample · n · d); memory as in the exact search.
+    """
+    X, Q = check_rows(X, queries)
+    indices = np.asarray(indices)
+    if indices.ndim != 2 or indices.dtype.kind not in "iu" or indices.shape[0] != Q.shape[0]:
+        raise InputError(
+            f"indices must be integers of shape ({Q.shape[0]}, k), got {indices.dtype} of shape {indices.shape};"
+            " pass those that search() returned for these rows"
+        )
+    k = check_k(indices.shape[1], X.shape[0], exclude_self=queries is None)
+    if indices.min() < -1 or indices.max() >= X.shape[0]:
+        raise InputError(f"indices must lie in -1..{X.shape[0] - 1}; pass those that search() returned for X")
+    rows = draw(Q.shape[0], whole_number(sample, "sample", 1), whole_number(seed, "seed", 0))
+    own = rows if queries is None else None
+    furthest = exhaustive.exact_search(X, Q[rows], k, own)[1][:, -1:]
+    distances = candidates.ranked(X, Q[rows], indices[rows], own)[1]
+    return float(np.mean(distances <= furthest * (1 + 1e-6)))

@@ -1,0 +1,1 @@
+"""Pages and pictures of a fit: `report` (an HTML page), `plotting` (displays)."""

@@ -1,0 +1,298 @@
+"""The report of a fit: one self-contained HTML page.
+
+``write("report.html", metric, constraints)`` describes what was learned from what, shows kernel matrix and map before
+and after learning, counts the satisfied relations, and lists the certificate, the settings and the versions.  Pictures
+and style are inside the file, nothing is fetched, and everything that comes from the user is escaped.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import __version__
+from .. import rows as _rows
+from ..checks import plural
+from ..constraints import Constraint, Labels, Lines, Satisfied
+from ..errors import InputError
+from ..files import atomic as files
+from ..join import as_constraint
+from ..kernels import Kernel
+from ..learning import find_kernel
+from ..metric import Metric
+from ..tasks import satisfied
+from . import markup, plotting
+
+Array = NDArray[Any]
+
+MOST_ROWS = 1000
+"""Largest number of rows in the pictures; of more, a sample is drawn."""
+
+
+def write(path: str | os.PathLike[str], metric: Metric, constraints: Any, **options: Any) -> None:
+    """Write the report of a fit to ``path``, atomically; see `html` for the arguments."""
+    files.check_writable(path)
+    files.write(path, html(metric, constraints, **options).encode())
+
+
+def html(
+    metric: Metric,
+    constraints: Any,
+    *,
+    X: Any = None,
+    y: Any = None,
+    before: Metric | Kernel | str | None = None,
+    names: Sequence[str] | None = None,
+    source: str = "",
+    command: str = "",
+) -> str:
+    """Return the report of a fit as the text of an HTML page.
+
+    Parameters
+    ----------
+    metric : Metric
+    constraints : Constraint, or 1-d labels
+        What the metric was learned from.
+    X : rows, optional
+        The rows of the constraints; default: the training rows that the metric keeps.
+    y : 1-d labels, optional
+        Classes to colour and order the rows by; default: those of the constraints, if they have any.
+    before : Metric, Kernel or name, optional
+        What to compare with; default: the kernel that learning started from.
+    names : sequence of str, optional
+        Names of the features.
+    source, command : str
+        The origin of the rows, and the command that was typed; both are printed.
+
+    Notes
+    -----
+    Pictures show at most 1000 rows and at most 20,000 relations are counted: seconds and a few MB, for any n.
+    """
+    plotting.check_installed()
+    X = metric.rows if X is None else X
+    if X is None:
+        raise InputError(
+            "X is missing: this metric keeps no training rows; pass the rows that the constraints are about"
+        )
+    relations = as_constraint(constraints, "constraints")
+    X = metric.kernel.check(X, "X")
+    relations.check(_rows.count(X))
+    start = starting_kernel(metric, X) if before is None else find_kernel(before).resolve(X, seed=metric.seed)
+    names = names if names is not None else metric.columns or None
+    classes = relations.row_classes() if y is None else Labels(y)
+    subject = _Subject(metric, start, X, relations, classes, names, source, command)
+    return _page(subject)
+
+
+def starting_kernel(metric: Metric, X: Any) -> Kernel:
+    """Return the kernel that learning started from."""
+    if metric.start is not None:
+        return metric.start
+    # files of format 1 do not have it
+    own = getattr(metric.kernel, "base", None)
+    if isinstance(own, Kernel):
+        return own
+    try:
+        return find_kernel(str(metric.report["kernel"])).resolve(X, seed=metric.seed)
+    except (InputError, KeyError):
+        raise InputError(
+            "before is missing: the metric does not record the kernel it started from; pass the kernel to compare with"
+        ) from None
+
+
+@dataclass(frozen=True, eq=False)
+class _Subject:
+    """The content of a page."""
+
+    metric: Metric
+    start: Kernel
+    X: Any
+    relations: Constraint
+    classes: Labels | None
+    names: Sequence[str] | None
+    source: str
+    command: str
+
+    @property
+    def described_rows(self) -> str:
+        """The number of rows and features, and their origin."""
+        n, d = _rows.count(self.X), _rows.width(self.X)
+        width = f" of {plural(d, 'feature')}" if d else ""
+        return plural(n, "row") + width + (f" in {self.source}" if self.source else "")
+
+
+def _page(about: _Subject) -> str:
+    before = satisfied(about.start, about.X, about.relations, seed=about.metric.seed)
+    after = satisfied(about.metric, about.X, about.relations, seed=about.metric.seed)
+    title = f"A metric learned by {about.metric.report.get('method', 'hand')}"
+    sections = [
+        _lead(about, title, before, after),
+        _pictures(about),
+        _counts(about.relations, before, after),
+        _convergence(about.metric),
+        _weights(about.metric, about.names),
+        _report(about.metric.report),
+        _provenance(about),
+    ]
+    return markup.page(title, [section for section in sections if section])
+
+
+def _lead(about: _Subject, title: str, before: Sequence[Satisfied], after: Sequence[Satisfied]) -> str:
+    report = about.metric.report
+    start = _rounded(repr(about.start))
+    learned = f"Learned from {about.relations.describe()} over {about.described_rows}, starting from {start}."
+    pairs = zip(before, after, strict=True)
+    tiles = [markup.tile(f"{_percent(b.share)} → {_percent(a.share)}", a.condition) for b, a in pairs]
+    if "status" in report:
+        tiles.append(markup.tile(str(report["status"]).replace("_", " "), report["certificate"].describe()))
+        tiles.append(markup.tile(f"{report['seconds']:.2g} s", plural(report["n_iter"], "iteration")))
+    notes = [f"<li>{escape(str(note))}</li>" for note in (*report.get("converted", ()), *report.get("notes", ()))]
+    below = f'<ul class="soft">{"".join(notes)}</ul>' if notes else ""
+    return f'<h1>{escape(title)}</h1><p>{escape(learned)}</p>{below}<div class="tiles">{"".join(tiles)}</div>'
+
+
+def _pictures(about: _Subject) -> str:
+    n = _rows.count(about.X)
+    chosen = _rows.draw(n, MOST_ROWS, about.metric.seed)
+    rows = _rows.take(about.X, chosen)
+    labels = None if about.classes is None else about.classes[chosen]
+    relations = about.relations[chosen]
+    kinds = (("before", about.start), ("after", about.metric))
+    maps = [plotting.MapDisplay.from_metric(one, rows, labels, constraint=relations) for _, one in kinds]
+    if labels is None:  # no classes: in the order of the map, which shows blocks if there are any
+        rows = rows[np.argsort(maps[1].points[:, 0], kind="stable")]
+    sampled = f" A sample of {len(chosen)} of the {n} rows." if len(chosen) < n else ""
+    order = "rows in the order of the learned map" if labels is None else "rows ordered by class or group"
+    matrices = [
+        _figure(plotting.KernelDisplay.from_metric(one, rows, labels), f"kernel matrix {kind}", f"{kind}: {order}")
+        for kind, one in kinds
+    ]
+    planes = [
+        _figure(drawn, f"map {kind}", f"{kind}: the plane with the largest variance")
+        for (kind, _), drawn in zip(kinds, maps, strict=True)
+    ]
+    return (
+        "<h2>Kernel matrix</h2><p class='soft'>Similarity of any two rows, relative to the mean: bright is similar, "
+        f"dark is opposite. Rows that belong together should form bright blocks.{escape(sampled)}</p>"
+        f'<div class="pictures">{"".join(matrices)}</div>'
+        f"<h2>Map</h2><p class='soft'>Each point is a row; near means similar.{escape(_lines(relations.lines()))}</p>"
+        f'<div class="pictures">{"".join(planes)}</div>'
+    )
+
+
+def _lines(lines: Sequence[Lines]) -> str:
+    """Return a sentence on the lines in a map."""
+    if not lines:
+        return ""
+    sampled = any(len(part.pairs) > plotting.MOST_LINES for part in lines)
+    limit = f" At most {plotting.MOST_LINES} of a kind are drawn." if sampled else ""
+    return f" Lines join the pairs: solid ones should be short, dashed ones long.{limit}"
+
+
+def _counts(constraint: Constraint, before: Sequence[Satisfied], after: Sequence[Satisfied]) -> str:
+    heading = "<h2>Satisfied relations</h2>"
+    if not after:
+        why = f"{type(constraint).__name__} has no relation that can be counted, or does not define satisfied()."
+        return f"{heading}<p class='soft'>{escape(why)}</p>"
+    lines = [
+        f"<tr><td>{escape(a.condition)}</td><td class='number'>{b.count} of {b.total}</td>"
+        f"<td class='number'>{a.count} of {a.total}</td></tr>"
+        for b, a in zip(before, after, strict=True)
+    ]
+    bars = _figure(plotting.RelationsDisplay(after, before).plot(), "satisfied relations before and after learning", "")
+    return (
+        f"{heading}<p class='soft'>Counted on the training rows: these numbers describe how well the metric fits the "
+        "constraints, not how well it does on new rows.</p>"
+        f"<div class='single'>{bars}</div><table><tr><th>relation</th><th class='number'>before</th>"
+        f"<th class='number'>after</th></tr>{''.join(lines)}</table>"
+    )
+
+
+def _convergence(metric: Metric) -> str:
+    report = metric.report
+    if "certificate" not in report:
+        return ""
+    text = f"Status {report['status']} after {plural(report['n_iter'], 'iteration')}. "
+    text += f"The certificate ({report['certificate']}) is {report['gap']:.3g}: {report['certificate'].describe()}."
+    if len(report["trace"]) < 2:
+        return f"<h2>Certificate</h2><p>{escape(text)}</p>"
+    picture = _figure(plotting.ConvergenceDisplay.from_metric(metric), "the certificate over the iterations", "")
+    return f"<h2>Convergence</h2><p>{escape(text)}</p><div class='single'>{picture}</div>"
+
+
+def _weights(metric: Metric, names: Sequence[str] | None) -> str:
+    weights = plotting.feature_weights(metric)
+    if weights is None:
+        return ""
+    used = int(np.count_nonzero(weights > 1e-9))
+    fits = names if names is not None and len(names) == len(weights) else None
+    picture = _figure(plotting.WeightsDisplay.from_metric(metric, fits), "the weights of the features", "")
+    return (
+        f"<h2>Features</h2><p class='soft'>{used} of {len(weights)} features have a weight"
+        f"{'; the twenty heaviest are shown' if len(weights) > 20 else ''}.</p><div class='single'>{picture}</div>"
+    )
+
+
+def _report(report: Mapping[str, Any]) -> str:
+    hidden = {"trace", "notes", "converted", "columns", "parts"}
+    components = {"kernel", "solver"}
+    shown = {name: value for name, value in report.items() if name not in hidden}
+    lines = [(name, _rounded(value) if name in components else _short(value)) for name, value in shown.items()]
+    return f"<h2>Report of the fit</h2>{markup.table(lines)}"
+
+
+def _provenance(about: _Subject) -> str:
+    lines = [
+        ("metricforge", __version__),
+        *((name, _version(name)) for name in ("numpy", "scipy", "scikit-learn", "dask", "primme")),
+        ("Python", platform.python_version()),
+        ("system", f"{platform.system()} {platform.machine()}"),
+        ("written", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())),
+    ]
+    command = f"<pre>{escape(about.command)}</pre>" if about.command else ""
+    return f"<h2>How to reproduce this</h2>{command}{markup.table(lines)}"
+
+
+# --------------------------------------------------------------------------------------------------------------- pieces
+
+
+def _figure(display: Any, alt: str, caption: str) -> str:
+    return markup.picture(plotting.png(display.figure_, dpi=140), alt, caption)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"array of shape {value.shape}"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, tuple | list):
+        return ", ".join(map(_short, value[:20])) + (", …" if len(value) > 20 else "")
+    return str(value)
+
+
+def _rounded(text: str) -> str:
+    """Return the repr of a component with four digits, without fields that are None and without array contents."""
+    text = re.sub(r"array\((?:[^()]|\([^()]*\))*\)", "array(…)", text)
+    digits = re.sub(r"\d+\.\d{4,}(e[-+]?\d+)?", lambda number: f"{float(number[0]):.4g}", text)
+    return re.sub(r"(, )?\w+=None", "", digits)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,52 @@
+"""The core's own components, registered through the same hook as those of plugins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .hooks import hookimpl
+
+if TYPE_CHECKING:
+    from .entries import Registrar
+
+
+@hookimpl
+def metricforge_register(registrar: Registrar) -> None:
+    """Add the constraints, conversions, kernels, eigensolvers, neighbour searches and commands of the core."""
+    for name in ("Labels", "Pairs", "Triplets", "Chunklets"):  # the order of their options in the shell
+        registrar.add("constraint", name.lower(), f"metricforge.constraints:{name}")
+    for source, target in (
+        ("labels", "pairs"),
+        ("labels", "chunklets"),
+        ("labels", "triplets"),
+        ("chunklets", "pairs"),
+        ("pairs", "chunklets"),
+        ("triplets", "pairs"),
+    ):
+        registrar.add("conversion", f"{source}->{target}", f"metricforge.constraints:{source}_to_{target}")
+    for name in (
+        "Linear",
+        "RBF",
+        "Polynomial",
+        "Laplacian",
+        "Cauchy",
+        "Spectrum",
+        "Weak",
+        "Mixture",
+        "Product",
+        "Normalized",
+        "Standardized",
+        "Precomputed",
+    ):
+        registrar.add("kernel", name.lower(), f"metricforge.kernels:{name}")
+    registrar.add("kernel", "learned", "metricforge.space:LearnedKernel")
+    repair = "pip install 'metricforge[primme]' (it compiles against BLAS and LAPACK: on Debian, libopenblas-dev)"
+    registrar.add("eigensolver", "primme", "metricforge.eigen:primme_pairs", requires=["primme"], install=repair)
+    registrar.add("eigensolver", "arpack", "metricforge.eigen:arpack_pairs")
+    registrar.add("eigensolver", "lanczos", "metricforge.eigen.lanczos:lanczos_pairs")
+    registrar.add("neighbors", "exact", "metricforge.neighbors:exact")
+    registrar.add("neighbors", "tree", "metricforge.neighbors:tree")
+    registrar.add("neighbors", "hamming", "metricforge.neighbors:hamming")
+    registrar.add("neighbors", "pynndescent", "metricforge.neighbors:descent")
+    for name in ("demo", "learn", "transform", "neighbors", "distance", "plugins", "datasets"):
+        registrar.add("command", name, f"metricforge.shell.commands:{name.upper()}")

@@ -1,0 +1,74 @@
+"""Row containers, and how a function runs over them: in memory by blocks, on dask by chunks.
+
+A row container is a dense 2-d float array, a CSR matrix, a 1-d object array (strings, or what a kernel takes) or a dask
+array of any of these.  Code outside this package treats all of them alike.
+
+Files: `containers` recognises rows, `checking` validates them, `moving` selects and transfers them, `mapping` applies
+functions to them, `threads` does so on the cores of this machine, `chunks` builds dask graphs, `cluster` runs these,
+`memory` has the budget, `digests` hashes content, `pairs` has statistics over pairs of rows.
+"""
+
+from __future__ import annotations
+
+from .checking import as_objects, as_strings, as_vectors, check_widths
+from .chunks import FAN_IN, as_dask, chunk_ranges, cross, limit_chunks, split
+from .containers import Array, as_float64, column_names, count, float_dtype, is_dask, is_sparse, width
+from .digests import ComparedByContent, digest
+from .mapping import (
+    BLOCK_BYTES,
+    blocks,
+    column_range,
+    fold,
+    map_paired,
+    map_pairs,
+    map_relations,
+    map_rows,
+    map_taken,
+    moments,
+    wide_blocks,
+)
+from .memory import check_memory, memory_budget, parse_bytes, show_bytes
+from .moving import draw, gathered, spread, stack, take
+
+__all__ = [
+    "BLOCK_BYTES",
+    "FAN_IN",
+    "Array",
+    "ComparedByContent",
+    "as_dask",
+    "as_float64",
+    "as_objects",
+    "as_strings",
+    "as_vectors",
+    "blocks",
+    "check_memory",
+    "check_widths",
+    "chunk_ranges",
+    "column_names",
+    "column_range",
+    "count",
+    "cross",
+    "digest",
+    "draw",
+    "float_dtype",
+    "fold",
+    "gathered",
+    "is_dask",
+    "is_sparse",
+    "limit_chunks",
+    "map_paired",
+    "map_pairs",
+    "map_relations",
+    "map_rows",
+    "map_taken",
+    "memory_budget",
+    "moments",
+    "parse_bytes",
+    "show_bytes",
+    "split",
+    "spread",
+    "stack",
+    "take",
+    "wide_blocks",
+    "width",
+]

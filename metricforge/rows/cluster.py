@@ -1,0 +1,335 @@
+"""Run dask graphs on the active ``dask.distributed`` client, or else on the threads of this process.
+
+No cluster is started here.  This is the only file that imports ``distributed``.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+from typing import Any
+
+from ..errors import InputError
+
+Watch = Callable[[int, int], None]
+
+TASK_SHARE = 8
+"""A task may allocate at most 1/TASK_SHARE of the worker memory per thread: the rest is for results of other tasks."""
+ANSWER_SECONDS = 10
+"""Time limit for a scheduler to answer."""
+POLL_SECONDS = 0.1
+SHORT_SECONDS = 0.5
+"""No progress is reported for work shorter than this: the requests to the scheduler would slow it down."""
+
+_log = logging.getLogger(__name__)
+_watch: ContextVar[Watch | None] = ContextVar("watch", default=None)
+
+
+def client() -> Any | None:
+    """Return the active client; None if there is none, or if this code runs inside a task.
+
+    Raises
+    ------
+    InputError
+        If the active client was closed, for instance by ``client.close()`` inside its ``with`` block.
+    """
+    if "distributed" not in sys.modules:
+        return None
+    if _in_task():
+        return None  # a task that waits for other tasks occupies the thread that they need
+    from distributed import default_client
+
+    try:
+        found = default_client()
+    except ValueError:
+        return None
+    if found.asynchronous:
+        return None
+    if found.scheduler is None or found.status in ("closing", "closed"):
+        raise InputError(
+            "the active distributed.Client is closed; make a new one, or leave its `with` block to work without one"
+        )
+    return found
+
+
+def check_sendable(component: Any, name: str) -> None:
+    """Raise InputError if there is a client and a component cannot be pickled for its workers."""
+    if client() is None:
+        return
+    import cloudpickle
+
+    try:
+        cloudpickle.dumps(component)
+    except Exception as error:
+        raise InputError(
+            f"{name} {type(component).__name__} cannot be sent to the workers of the active client: {error}; keep only "
+            "numbers, strings, arrays and other components in its fields"
+        ) from error
+
+
+def _in_task() -> bool:
+    """Return whether this code runs inside a task of a worker."""
+    if "distributed" not in sys.modules:
+        return False
+    from distributed import get_worker
+
+    try:
+        get_worker()
+    except ValueError:
+        return False
+    return True
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def threads() -> int:
+    """Return the number of tasks that run at once."""
+    at = client()
+    return max(1, sum(at.nthreads().values())) if at is not None else cores()
+
+
+def task_bytes() -> int:
+    """Return the number of bytes that one task may allocate, by the memory of the smallest worker."""
+    at = client()
+    limits: list[int] = []
+    if at is not None:
+        workers = at.scheduler_info(n_workers=-1)["workers"].values()
+        limits = [w["memory_limit"] // max(1, w["nthreads"]) for w in workers if w["memory_limit"]]
+        if not workers:
+            _log.warning("the cluster at %s has no workers: tasks wait until one joins", at.scheduler.address)
+    return max(1, min(limits or [free_memory() // threads()]) // TASK_SHARE)
+
+
+def free_memory() -> int:
+    """Return the number of bytes available on this machine."""
+    import psutil
+
+    return int(psutil.virtual_memory().available)
+
+
+@contextmanager
+def connected(address: str | None) -> Iterator[None]:
+    """Run dask graphs on the scheduler at ``address`` inside the block; None means in this process."""
+    if address is None:
+        yield
+        return
+    from distributed import Client
+    from distributed.comm import resolve_address
+
+    try:
+        resolve_address(address)  # an unknown scheme would make Client leave a dead default client behind
+        at = Client(address, timeout=ANSWER_SECONDS)
+    except (OSError, ValueError, TimeoutError) as error:
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise InputError(
+            f"no dask scheduler answers at {address!r} ({why[:120]}); give an address such as tcp://host:8786"
+        ) from None
+    with at:
+        yield
+
+
+@contextmanager
+def watched(watch: Watch) -> Iterator[None]:
+    """Call ``watch(finished, total)`` as tasks finish, for every `compute` inside the block."""
+    token = _watch.set(watch)
+    try:
+        yield
+    finally:
+        _watch.reset(token)
+
+
+class _BlasLimit:
+    """The limit of BLAS to one thread, which belongs to the process and is shared by all who need it at the same time.
+
+    Each of them saving and restoring the number of threads would restore a limit that another one had set.  So the
+    first user sets the limit, and the last one restores what the first one found.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._users = 0
+        self._before: dict[str, tuple[Any, int]] = {}
+
+    def __enter__(self) -> None:
+        import scipy.linalg  # noqa: F401 - SciPy has its own BLAS, which must be loaded for the limit to apply
+
+        with self._lock:
+            for library in _libraries(len(sys.modules)).select(user_api="blas").lib_controllers:
+                if library.filepath not in self._before:  # also one that was loaded after the first user came
+                    self._before[library.filepath] = library, library.num_threads
+                    library.set_num_threads(1)
+            self._users += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0:
+                for library, count in self._before.values():
+                    library.set_num_threads(count)
+                self._before.clear()
+
+
+_blas_limit = _BlasLimit()
+
+
+def one_thread() -> AbstractContextManager[None]:
+    """Limit BLAS to one thread inside the block, and until all other blocks that overlap it have ended.
+
+    Solvers multiply blocks that fit the cache and factors of few columns, where a second thread mostly waits: on two
+    cores it raised the CPU time of one solver on Adult from 7 to 17 s, and of another on 200,000 rows from 2.3 to 6 s.
+    """
+    return _blas_limit
+
+
+@lru_cache(maxsize=1)
+def _libraries(modules: int) -> Any:
+    """Return the controller of the libraries loaded so far, cached: finding them takes milliseconds."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def compute(*lazy: Any) -> tuple[Any, ...]:
+    """Return the values of dask collections; chunks are fetched one by one, not joined on a worker.
+
+    BLAS is limited to one thread in this process meanwhile, because the tasks themselves run in parallel.
+    """
+    import dask
+
+    at, watch = client(), _watch.get()
+    with one_thread():
+        if at is None:
+            # inside a task dask would submit to the workers, and wait for the thread that this task occupies
+            where = {"scheduler": "synchronous"} if _in_task() else {}
+            with _counting(watch):
+                return tuple(dask.compute(*lazy, **where))
+        computed = persisted(at, list(lazy))
+        try:
+            _wait(computed, watch)
+            return tuple(_fetched(at, collection) for collection in computed)
+        finally:
+            _release(computed, keep=lazy)
+
+
+def _release(computed: list[Any], keep: tuple[Any, ...]) -> None:
+    """Release the futures of ``computed``, except those of ``keep``.
+
+    Explicitly, because a traceback may still refer to them.
+    """
+    from distributed import futures_of
+
+    kept = {id(future) for future in futures_of(list(keep))}
+    for future in futures_of(computed):
+        if id(future) not in kept:
+            future.release()
+
+
+def _fetched(at: Any, collection: Any) -> Any:
+    """Return the value of a persisted collection, assembled in this process.
+
+    ``dask.compute`` would send a second graph to the scheduler.
+    """
+    from distributed import futures_of
+
+    found = {future.key: future for future in futures_of(collection)}
+    finish, extra = collection.__dask_postcompute__()
+    return finish(at.gather(_looked_up(collection.__dask_keys__(), found)), *extra)
+
+
+def _looked_up(keys: Any, found: dict[Any, Any]) -> Any:
+    """Return the entries of ``found`` for nested lists of keys, nested alike."""
+    return [_looked_up(key, found) for key in keys] if isinstance(keys, list) else found[keys]
+
+
+def persisted(at: Any, lazy: Any) -> Any:
+    """Start computing a collection, or a list of them, on the workers of a client, and keep the chunks there.
+
+    Chains of tasks are not fused: a fused task has other dependencies than the task of the same name in a later graph,
+    and a scheduler that still has the one may fail on the other.
+    """
+    import dask
+
+    many = lazy if isinstance(lazy, list) else [lazy]
+    with warnings.catch_warnings(), dask.config.set({"optimization.fuse.active": False}):
+        # labels and rows in memory are sent inside the graph, once
+        warnings.filterwarnings("ignore", message="Sending large graph")
+        futures = at.persist(list(dask.optimize(*many)), optimize_graph=False)
+    return futures if isinstance(lazy, list) else futures[0]
+
+
+@contextmanager
+def _counting(watch: Watch | None) -> Iterator[None]:
+    """Report the progress of the schedulers of this process."""
+    if watch is None:
+        yield
+        return
+    from dask.callbacks import Callback
+
+    total = 0
+
+    def start(dsk: Any, state: Any) -> None:
+        nonlocal total
+        total = len(dsk)
+        watch(0, total)
+
+    def finished(key: Any, value: Any, dsk: Any, state: Any, worker: Any) -> None:
+        watch(min(len(state["finished"]), total), total)
+
+    with Callback(start_state=start, posttask=finished):
+        yield
+
+
+def _wait(computed: list[Any], watch: Watch | None) -> None:
+    """Wait for persisted collections; after SHORT_SECONDS, report how many of their tasks are finished."""
+    from distributed import futures_of, wait
+
+    futures = futures_of(computed)
+    if watch is None or not futures:
+        wait(futures)
+        return
+    try:
+        wait(futures, timeout=SHORT_SECONDS)
+    except TimeoutError:
+        count = _counter(futures)
+        while not all(future.done() for future in futures):
+            try:
+                wait(futures, timeout=POLL_SECONDS)
+            except TimeoutError:
+                watch(*count.seen)
+        # the listener ends only while the scheduler still has the tasks
+        count.ended.wait(SHORT_SECONDS)
+        watch(count.seen[1], count.seen[1])
+    else:
+        watch(len(futures), len(futures))
+
+
+def _counter(futures: list[Any]) -> Any:
+    """Return an object whose ``seen`` is updated to (finished, total) of the tasks behind futures."""
+    from distributed.diagnostics.progressbar import ProgressBar
+
+    class Counter(ProgressBar):  # type: ignore[misc]
+        seen = (0, len(futures))
+        ended = threading.Event()
+
+        def _draw_bar(self, remaining: int, all: int, **_: Any) -> None:
+            self.seen = all - remaining, all
+
+        async def follow(self) -> None:
+            try:
+                await self.listen()
+            finally:
+                self.ended.set()
+
+    made = Counter(futures, interval=f"{POLL_SECONDS}s")
+    futures[0].client.loop.add_callback(made.follow)
+    return made

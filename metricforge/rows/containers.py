@@ -1,0 +1,54 @@
+"""What a row container is: recognise its type, count its rows and columns, convert its precision."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def is_dask(X: Any) -> bool:
+    """Return whether X is a dask collection; dask is not imported for this (no collection exists before that)."""
+    return "dask" in sys.modules and hasattr(X, "__dask_graph__")
+
+
+def is_sparse(X: Any) -> bool:
+    """Return whether X is a SciPy sparse matrix or array; SciPy is not imported for this."""
+    if "scipy.sparse" not in sys.modules:
+        return False
+    from scipy.sparse import issparse
+
+    return bool(issparse(X))
+
+
+def count(X: Any) -> int:
+    """Return the number of rows."""
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)
+
+
+def width(X: Any) -> int | None:
+    """Return the number of features, or None where rows have none (strings, objects)."""
+    shape: tuple[int, ...] = getattr(X, "shape", ())
+    return int(shape[1]) if len(shape) == 2 else None
+
+
+def as_float64(X: Any) -> Any:
+    """Return float32 rows as float64, and any other rows unchanged."""
+    return X.astype(np.float64) if getattr(X, "dtype", None) == np.float32 else X
+
+
+def float_dtype(*rows: Any) -> np.dtype[Any]:
+    """Return float32 where all these rows are float32, and float64 otherwise."""
+    single = all(getattr(X, "dtype", None) == np.float32 for X in rows)
+    return np.dtype(np.float32 if single else np.float64)
+
+
+def column_names(X: Any) -> tuple[str, ...] | None:
+    """Return the column names of a data frame if all are strings; None for other rows."""
+    # looked up on the type: a dask Delayed has an attribute of any name
+    names = tuple(X.columns) if hasattr(type(X), "columns") else ()
+    return names if names and all(isinstance(name, str) for name in names) else None

@@ -1,0 +1,282 @@
+"""Apply a function to rows: in memory a block at a time, on dask a chunk per task.
+
+Every function here takes all row containers.  The function applied sees plain NumPy or CSR blocks only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from . import cluster
+from .chunks import Graph, as_dask, blockwise, limit_chunks, row_chunks, rows_label, selected, with_note
+from .containers import Array, count, is_dask, is_sparse, width
+from .memory import check_memory, requested_budget
+from .moving import gathered, take
+
+BLOCK_BYTES = 64 * 2**20
+"""Memory that one block of a blocked loop may allocate; large enough for GEMM to run at full speed."""
+WIDE_BYTES = 8 * 2**20
+"""Memory of a block whose intermediate arrays are wider than rows and result: small enough to stay in the cache."""
+WIDE_ARRAYS = 3
+"""Arrays of the widest intermediate that exist at the same time: the block of a kernel and its temporaries."""
+
+
+def blocks(n: int, row_bytes: int, limit: int = BLOCK_BYTES) -> Iterator[slice]:
+    """Yield slices that cover ``range(n)``, each of one row or of at most ``limit`` bytes at ``row_bytes`` per row."""
+    budget = requested_budget()
+    most = limit if budget is None else min(limit, budget // BLOCK_SHARE)
+    step = max(1, most // max(1, row_bytes))
+    for start in range(0, n, step):
+        yield slice(start, min(n, start + step))
+
+
+BLOCK_SHARE = 4
+"""A block may take at most 1/BLOCK_SHARE of the memory budget."""
+LEAST_TILE = 32
+"""Rows of the smallest tile that `map_pairs` works with."""
+
+
+def wide_blocks(n: int, widest: int) -> Iterator[slice]:
+    """Yield slices that cover ``range(n)``, for functions that make float64 arrays of ``widest`` columns of them."""
+    return blocks(n, WIDE_ARRAYS * 8 * widest, WIDE_BYTES)
+
+
+def map_rows(
+    function: Callable[[Any], Array], X: Any, columns: int | None, dtype: Any, *, widest: int | None = None
+) -> Any:
+    """Apply ``function(block) -> (rows, columns)`` to every block of X and stack the results.
+
+    Parameters
+    ----------
+    function : callable
+        Picklable if X is a dask array; it enters the graph once, not once per task.
+    X : rows
+    columns : int or None
+        None for functions that return one number per row.
+    dtype : dtype of the result
+    widest : int, optional
+        The columns of the widest float64 array that the function makes of a block, for instance the number of
+        landmarks.  Blocks are then so small that such arrays take at most WIDE_BYTES.
+
+    Returns
+    -------
+    ndarray, or for a dask array X a lazy dask array
+        With the chunks of X, split where a chunk of the result would not fit a worker.
+    """
+    if is_dask(X):
+        X = limit_chunks(X, np.dtype(dtype).itemsize * (columns or 1))
+        out = "i" if columns is None else "ic"
+        shape = {} if columns is None else {"new_axes": {"c": columns}}
+        call = _RowCall(columns, np.dtype(dtype), widest)
+        return blockwise(call, function, out, ((X, "ik"[: X.ndim]),), dtype, **shape)
+    n = count(X)
+    result = np.empty(n if columns is None else (n, columns), dtype=dtype)
+    most = max(columns or 1, width(X) or 1)
+    for rows in blocks(n, 8 * most) if widest is None else wide_blocks(n, max(most, widest)):
+        result[rows] = function(X[rows])
+    return result
+
+
+def map_taken(
+    function: Callable[[Any], Array],
+    X: Any,
+    index: Array,
+    columns: int | None,
+    dtype: Any,
+    *,
+    widest: int | None = None,
+) -> Array:
+    """Return ``function`` of the rows ``X[index]``, in memory; on dask it runs on the workers that have the rows.
+
+    The parameters are those of `map_rows`.
+    """
+    if not is_dask(X):
+        everything = len(index) == count(X) and np.array_equal(index, np.arange(len(index)))
+        return np.asarray(map_rows(function, X if everything else X[index], columns, dtype, widest=widest))
+    order = np.argsort(index, kind="stable")
+    result = np.empty(len(index) if columns is None else (len(index), columns), dtype=dtype)
+    ascending = selected(X, np.asarray(index)[order])
+    result[order] = gathered(map_rows(function, ascending, columns, dtype, widest=widest))
+    return result
+
+
+def map_pairs(function: Callable[[Any, Any], Array], X: Any, Y: Any, dtype: Any, *, widest: int = 0) -> Any:
+    """Apply ``function(x_block, y_block) -> (rows, columns)`` to every pair of blocks: all rows of X with all of Y.
+
+    In memory this is one call, because the result is dense anyway; under a memory budget that the temporaries of one
+    call would exceed, it is several.  On dask the result is a lazy array with chunks along both axes, split where a
+    block of the result would not fit a worker.  ``widest`` is that of `map_rows`.
+    """
+    if not (is_dask(X) or is_dask(Y)):
+        return _tiled(function, X, Y, np.dtype(dtype), max(1, widest, width(X) or 1))
+    X, Y = as_dask(X), as_dask(Y)
+    # the block itself and the temporaries of the usual kernel
+    entry = 3 * np.dtype(dtype).itemsize
+    if entry * max(X.chunks[0]) * max(Y.chunks[0]) > cluster.task_bytes():
+        side = int((entry * cluster.task_bytes()) ** 0.5)
+        X, Y = limit_chunks(X, side), limit_chunks(Y, side)
+    # one chunk along features, so the contraction needs no sum
+    ends = ((X, "ik"[: X.ndim]), (Y, "jk"[: Y.ndim]))
+    return blockwise(_PairCall(np.dtype(dtype)), function, "ij", ends, dtype)
+
+
+def _tiled(function: Callable[[Any, Any], Array], X: Any, Y: Any, dtype: np.dtype[Any], widest: int) -> Array:
+    """Return ``function(X, Y)`` by as few calls as the budget allows; one where no budget was requested."""
+    n, m, budget = count(X), count(Y), requested_budget()
+
+    def temporaries(rows: int, others: int) -> int:
+        return WIDE_ARRAYS * 8 * (rows * others + (rows + others) * widest)
+
+    if budget is None or temporaries(n, m) <= budget:
+        return function(X, Y)
+    size = dtype.itemsize * n * m
+    least = size + temporaries(min(n, LEAST_TILE), min(m, LEAST_TILE))
+    check_memory(least, f"a {n} × {m} matrix", "give fewer rows at a time, or dask arrays")
+    # the largest s with temporaries(s, s) = 24 (s² + 2 s widest) within what the result leaves
+    left = (budget - size) / (WIDE_ARRAYS * 8)
+    side = max(LEAST_TILE, int((left + widest**2) ** 0.5) - widest)
+    result = np.empty((n, m), dtype=dtype)
+    for i in range(0, n, side):
+        for j in range(0, m, side):
+            result[i : i + side, j : j + side] = function(X[i : i + side], Y[j : j + side])
+    return result
+
+
+def map_paired(function: Callable[[Any, Any], Array], X: Any, Y: Any, dtype: Any, *, widest: int = 0) -> Any:
+    """Apply ``function(x_block, y_block) -> (rows,)`` to equal slices of X and Y, which have as many rows.
+
+    ``widest`` is that of `map_rows`.
+    """
+    if is_dask(X) or is_dask(Y):
+        X, Y = as_dask(X), as_dask(Y)
+        Y = Y.rechunk({0: X.chunks[0]}) if X.numblocks[0] > 1 else Y
+        X = X.rechunk({0: Y.chunks[0]})
+        ends = ((X, "ik"[: X.ndim]), (Y, "ik"[: Y.ndim]))
+        return blockwise(_PairCall(np.dtype(dtype)), function, "i", ends, dtype)
+    n = count(X)
+    result = np.empty(n, dtype=dtype)
+    for part in blocks(n, max(64 * (width(X) or 1), 2 * WIDE_ARRAYS * 8 * widest)):
+        result[part] = function(X[part], Y[part])
+    return result
+
+
+def map_relations(function: Callable[[Any, Any], Array], X: Any, pairs: Array) -> Array:
+    """Return ``function(X[i], X[j])`` for a (p, 2) array of row numbers, a block of pairs at a time."""
+    result = np.empty(len(pairs))
+    for part in blocks(len(pairs), 32 * (width(X) or 32)):
+        result[part] = function(take(X, pairs[part, 0]), take(X, pairs[part, 1]))
+    return result
+
+
+def fold(function: Callable[..., Any], join: Callable[[list[Any]], Any], X: Any, *along: Array) -> Any:
+    """Apply ``function(block, *parts)`` to every chunk of X, and ``join`` the list of results to one value.
+
+    Parameters
+    ----------
+    function : callable
+        In memory it gets X as one block, and splits it further as it likes.
+    join : callable
+        Reduces a list of results to one of the same kind; on dask it is applied over a tree.
+    X : rows
+    *along : arrays with one entry per row of X
+        Each call gets the part that belongs to its block.
+
+    Notes
+    -----
+    Only results move between workers, never rows.
+    """
+    if not is_dask(X):
+        return join([function(X, *along)])
+    graph = Graph(function, join, X)
+    results = [
+        graph.call(rows_label(part), block, *(a[part.start : part.stop] for a in along))
+        for block, part in row_chunks(X)
+    ]
+    return cluster.compute(graph.value(graph.joined(results)))[0]
+
+
+def moments(X: Any) -> tuple[Array, Array]:
+    """Return mean and standard deviation of every column, in one pass and without a copy of X."""
+    _, mean, squares = fold(_block_moments, _joined_moments, X)
+    return mean, np.sqrt(squares / count(X))
+
+
+def column_range(X: Any) -> tuple[Array, Array]:
+    """Return the smallest and the largest value of every column, in one pass."""
+    low, high = fold(_block_range, _joined_ranges, X)
+    return low, high
+
+
+def _block_range(X: Any) -> tuple[Array, Array]:
+    low, high = X.min(axis=0), X.max(axis=0)
+    if is_sparse(X):
+        low, high = low.toarray().ravel(), high.toarray().ravel()
+    return low, high
+
+
+def _joined_ranges(parts: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    lows, highs = zip(*parts, strict=True)
+    return np.min(lows, axis=0), np.max(highs, axis=0)
+
+
+def _block_moments(X: Any) -> tuple[int, Array, Array]:
+    """Return number of rows, mean and sum of squared deviations of a chunk, computed a block at a time."""
+    parts = []
+    for part in blocks(count(X), 16 * max(1, width(X) or 1)):
+        block = X[part].astype(np.float64)
+        n = block.shape[0]
+        mean = np.asarray(block.mean(axis=0)).ravel()
+        if is_sparse(block):
+            apart = np.square(block.data - mean[block.indices])
+            squares = np.bincount(block.indices, weights=apart, minlength=len(mean)).astype(np.float64)
+            squares += (n - np.bincount(block.indices, minlength=len(mean))) * mean**2
+        else:
+            squares = np.square(block - mean).sum(axis=0)
+        parts.append((n, mean, squares))
+    return _joined_moments(parts)
+
+
+def _joined_moments(parts: list[tuple[int, Array, Array]]) -> tuple[int, Array, Array]:
+    total, mean, squares = parts[0]
+    for n, other, more in parts[1:]:
+        shift = other - mean
+        squares = squares + more + shift**2 * (total * n / (total + n))
+        mean = mean + shift * (n / (total + n))
+        total += n
+    return total, mean, squares
+
+
+@dataclass(frozen=True)
+class _RowCall:
+    """One task of `map_rows`: the same loop over blocks as in memory, so that temporaries stay small."""
+
+    columns: int | None
+    dtype: np.dtype[Any]
+    widest: int | None
+
+    def __call__(self, where: tuple[slice, ...], X: Any, function: Callable[[Any], Array]) -> Array:
+        result: Array = with_note(self._mapped, rows_label(*where), function, _single(X))
+        return result
+
+    def _mapped(self, function: Callable[[Any], Array], X: Any) -> Any:
+        return map_rows(function, X, self.columns, self.dtype, widest=self.widest)
+
+
+@dataclass(frozen=True)
+class _PairCall:
+    """One task of `map_pairs` or `map_paired`."""
+
+    dtype: np.dtype[Any]
+
+    def __call__(self, where: tuple[slice, ...], X: Any, Y: Any, function: Callable[[Any, Any], Array]) -> Array:
+        block: Array = with_note(function, rows_label(*where), _single(X), _single(Y))
+        return block.astype(self.dtype, copy=False)
+
+
+def _single(chunks: Any) -> Any:
+    """Return the only chunk along features, which dask passes in a list."""
+    return chunks[0] if isinstance(chunks, list) else chunks

@@ -1,0 +1,62 @@
+"""The memory budget of one call: how large it is, and the error when a request exceeds it."""
+
+from __future__ import annotations
+
+import os
+
+from ..errors import InputError, MemoryBudgetError
+from .cluster import free_memory
+
+
+def memory_budget() -> int:
+    """Return how many bytes one call may allocate: ``METRICFORGE_MEMORY`` ("2GB"), or half of the free memory."""
+    requested = requested_budget()
+    return free_memory() // 2 if requested is None else requested
+
+
+def requested_budget() -> int | None:
+    """Return the budget that ``METRICFORGE_MEMORY`` sets, or None; sizes of blocks follow no other one.
+
+    Results differ by rounding where blocks do, and must not depend on the memory that happens to be free.
+    """
+    requested = os.environ.get("METRICFORGE_MEMORY")
+    return parse_bytes(requested) if requested else None
+
+
+def parse_bytes(text: str) -> int:
+    """Return the number of bytes in "500MB", "2 GiB" or "1000000"."""
+    units = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+    digits = text.strip().rstrip("kmgibKMGIB ")
+    unit = text.strip()[len(digits) :].strip().lower()
+    try:
+        size = int(float(digits) * units[unit])
+    except (KeyError, ValueError, OverflowError):
+        size = -1
+    if size < 0:
+        raise InputError(f"METRICFORGE_MEMORY={text!r} is not an amount of memory; write for instance 2GB")
+    return size
+
+
+def show_bytes(size: int) -> str:
+    """Return an amount of memory as text, in MB or GB."""
+    return f"{size / 1e9:.1f} GB" if size >= 10**8 else f"{size / 1e6:.2g} MB"
+
+
+def check_memory(needed: int, what: str, repair: str) -> None:
+    """Raise MemoryBudgetError if ``needed`` bytes exceed the budget.
+
+    Parameters
+    ----------
+    needed : int
+        Bytes that the call would allocate.
+    what : str
+        What needs them, as the subject of the message.
+    repair : str
+        How the user can need less, as an imperative.
+    """
+    budget = memory_budget()
+    if needed > budget:
+        raise MemoryBudgetError(
+            f"{what} would take {show_bytes(needed)}, and the memory budget is {show_bytes(budget)}; {repair}, "
+            "or raise the budget with the environment variable METRICFORGE_MEMORY"
+        )

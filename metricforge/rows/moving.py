@@ -1,0 +1,59 @@
+"""Select rows and transfer them between this process and the workers of a cluster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import cluster
+from .chunks import concatenated, selected, split
+from .containers import Array, count, is_dask, is_sparse, width
+
+
+def draw(n: int, size: int, seed: int) -> Array:
+    """Return ``min(n, size)`` distinct row numbers, sorted; they depend on n, size and seed only."""
+    if size >= n:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(seed).choice(n, size=size, replace=False))
+
+
+def take(X: Any, index: Array) -> Any:
+    """Return the rows ``X[index]`` in memory; of a dask array only the chunks that contain them are computed."""
+    if not is_dask(X):
+        return X[index]
+    order = np.argsort(index, kind="stable")
+    (sorted_rows,) = cluster.compute(selected(X, np.asarray(index)[order]))
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
+    return sorted_rows[back]
+
+
+def stack(X: Any, Y: Any) -> Any:
+    """Return the rows of X followed by the rows of Y."""
+    if is_dask(X) or is_dask(Y):
+        return concatenated([X, Y])
+    if is_sparse(X) or is_sparse(Y):
+        from scipy import sparse
+
+        return sparse.vstack([X, Y], format="csr")
+    return np.concatenate([X, Y], axis=0)
+
+
+def gathered(X: Any) -> Any:
+    """Return rows or results in memory: a dask array computed, anything else unchanged."""
+    return cluster.compute(X)[0] if is_dask(X) else X
+
+
+def spread(X: Any) -> Any:
+    """Return rows in memory as a dask array on the workers of the active client; without a client, X unchanged.
+
+    The scheduler keeps the rows too, so they survive the loss of a worker.
+    """
+    at = cluster.client()
+    if at is None or is_dask(X) or not (isinstance(X, np.ndarray) or is_sparse(X)):
+        return X
+    n = count(X)
+    # two tasks per thread balance workers of unequal speed
+    step = min(-(-n // (2 * cluster.threads())), max(1, cluster.task_bytes() // (8 * (width(X) or 1))))
+    return cluster.persisted(at, split(X, step))

@@ -1,0 +1,23 @@
+"""Statistics over the pairs of two different rows, from the square matrix of their values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+MEDIAN_ROWS = 1024
+"""Rows to draw for a median over pairs: half a million pairs determine it to a fraction of a per cent."""
+
+
+def pair_values(D: Array) -> Array:
+    """Return the entries D_ij with i < j of a symmetric matrix as float64: one value per pair of two different rows."""
+    return np.asarray(D[np.triu_indices(len(D), k=1)], dtype=np.float64)
+
+
+def median_of_pairs(D: Array) -> float:
+    """Return the median of the entries D_ij with i < j of a symmetric matrix."""
+    return float(np.median(pair_values(D)))

@@ -1,0 +1,185 @@
+"""The demonstration: every installed method on small data, before and after."""
+
+from __future__ import annotations
+
+import warnings
+from argparse import Namespace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import datasets
+from ..constraints import Labels
+from ..errors import ConvergenceWarning, InputError
+from ..files import atomic as files
+from ..learning import declared_methods, learn
+from ..metric import Metric, Report
+from ..pages import plotting, report
+from ..registry import registry
+from .output import write_json, write_line
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Half:
+    """A data set that is split in two halves: one to learn from, one for scores."""
+
+    name: str
+    description: str
+    X: Array
+    y: Array
+    training: Array  # (n,) bool
+
+    @property
+    def learned_from(self) -> tuple[Array, Array]:
+        """The rows and labels to learn from."""
+        return self.X[self.training], self.y[self.training]
+
+    @property
+    def held_out(self) -> tuple[Array, Array]:
+        """The rows and labels for scores."""
+        return self.X[~self.training], self.y[~self.training]
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """One line of the table: a method with some settings on a data set, before (its start kernel) and after."""
+
+    data: str
+    method: str
+    settings: Mapping[str, Any]
+    error: tuple[float, float]
+    ari: tuple[float, float]
+    metric: Metric
+
+    @property
+    def name(self) -> str:
+        """The method and its settings."""
+        settings = ", ".join(f"{name}={value}" for name, value in self.settings.items())
+        return f"{self.method} ({settings})" if settings else self.method
+
+    @property
+    def certificate(self) -> str:
+        """Kind and value of the certificate, relative if it has a scale."""
+        found = self.metric.report.certificate
+        return f"{found.kind} {found.value if found.relative is None else found.relative:.1e}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the line as JSON types."""
+        fields = {name: self.metric.report[name] for name in ("objective", "gap", "certificate", "seconds")}
+        settings = {name: str(value) for name, value in self.settings.items()}
+        return {
+            "data": self.data,
+            "method": self.method,
+            "settings": settings,
+            "error": self.error,
+            "ari": self.ari,
+            **fields,
+        }
+
+
+def run(args: Namespace) -> None:
+    """Learn on half of each data set with every method, score on the other half, and draw what changed."""
+    plotting.check_installed()
+    out = Path(args.out)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--out: cannot create the folder {args.out!r}: {error.strerror}; choose another") from None
+    pages = {"picture": out / "wine.png", "report": out / "report.html"}
+    for path in pages.values():
+        files.check_writable(path)
+    show = (lambda line="": None) if args.json else write_line
+    lines: list[Line] = []
+    show("A metric is learned on one half of the rows and scored on the other, before and after.")
+    for data in halves():
+        show(f"\n{data.description}")
+        show(f"  {'method':<36} {'1-NN error':>18} {'clustering (ARI)':>18} {'certificate':>17} {'seconds':>8}")
+        for line in compare(data):
+            lines.append(line)
+            (e0, e1), (a0, a1), seconds = line.error, line.ari, line.metric.report.seconds
+            errors, indices = f"{100 * e0:.1f} % → {100 * e1:.1f} %", f"{a0:.2f} → {a1:.2f}"
+            show(f"  {line.name:<36} {errors:>18} {indices:>18} {line.certificate:>17} {seconds:>8.2f}")
+    for line in lines:
+        if line.error[1] > line.error[0]:
+            notes = "".join(f"; {note}" for note in line.metric.report.notes)
+            show(f"\nWorse than before: {line.name} on {line.data}{notes}.")
+    wine = next(halves())
+    best = min((line for line in lines if line.data == "wine"), key=lambda line: (line.error[1], -line.ari[1]))
+    draw(wine, best, pages["picture"])
+    write_report(wine, best, pages["report"])
+    if args.json:
+        write_json({"lines": [line.as_dict() for line in lines], **{name: str(path) for name, path in pages.items()}})
+        return
+    show(f"\n{best.name} on wine, as a picture: {pages['picture']}, as a page: {pages['report']}")
+    show("Your own rows: metricforge learn data.csv --label class --report report.html")
+
+
+def halves() -> Iterator[Half]:
+    """Yield the data sets, each split in two by a fixed seed."""
+    for name, description, standardise in (
+        ("wine", "wine as measured: 178 rows, 13 features whose scales differ a thousandfold, 3 classes", False),
+        ("wdbc", "wdbc, breast cancer, standardised: 569 rows, 30 features, 2 classes", True),
+        ("toy", "toy: 100 rows, one informative feature and ten noise features of larger variance, 2 classes", False),
+    ):
+        X, y = datasets.load(name)
+        training = np.random.default_rng(0).permutation(len(X)) < len(X) // 2
+        if standardise:
+            X = (X - X[training].mean(axis=0)) / X[training].std(axis=0)
+        yield Half(name, description, X, y, training)
+
+
+def compare(data: Half) -> Iterator[Line]:
+    """Learn by every method that can use labelled vectors, with its defaults and its other settings, and score."""
+    X, y = data.learned_from
+    for name, method in declared_methods()[0].items():
+        usable = method.kernel.takes == "vectors" and registry.path(Labels, method.solver.accepts) is not None
+        for settings in ({}, *method.settings) if usable and not method.baseline else ():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # the table shows the certificate
+                metric = learn(X, Labels(y), method=name, seed=0, **settings)
+            (e0, a0), (e1, a1) = score(before(metric), data), score(metric, data)
+            yield Line(data.name, name, settings, (e0, e1), (a0, a1), metric)
+
+
+def before(metric: Metric) -> Metric:
+    """Return the metric of the kernel that a fit started from."""
+    assert metric.start is not None
+    return Metric(metric.start, Report({"method": "start"}), rows=metric.rows)
+
+
+def score(metric: Metric, data: Half) -> tuple[float, float]:
+    """Return the 1-NN error and the adjusted Rand index of k-means on the rows that were held out."""
+    from sklearn.cluster import KMeans
+    from sklearn.metrics import adjusted_rand_score
+
+    A, y = data.held_out
+    nearest = metric.neighbors(A, k=1)[0][:, 0]
+    error = float(np.mean(data.learned_from[1][nearest] != y))
+    found = KMeans(len(np.unique(y)), n_init=10, random_state=0).fit_predict(metric.transform(A))
+    return error, float(adjusted_rand_score(y, found))
+
+
+def draw(data: Half, line: Line, path: Path) -> None:
+    """Draw maps and kernel matrices of the held-out rows, before on top and after below."""
+    figure, axes = plotting.grid(2, 2)
+    for row, kind, one, (error, ari) in (
+        (axes[0], f"before: {line.metric.start}", before(line.metric), (line.error[0], line.ari[0])),
+        (axes[1], f"after: {line.method}", line.metric, (line.error[1], line.ari[1])),
+    ):
+        plotting.MapDisplay.from_metric(one, *data.held_out, ax=row[0])
+        row[0].set_title(f"{kind}, 1-NN error {100 * error:.1f} %")
+        plotting.KernelDisplay.from_metric(one, *data.held_out, ax=row[1])
+        row[1].set_title(f"kernel, rows by class (ARI {ari:.2f})")
+    files.write(path, plotting.png(figure))
+
+
+def write_report(data: Half, line: Line, path: Path) -> None:
+    """Write the page of the best fit."""
+    _, y = data.learned_from
+    report.write(path, line.metric, Labels(y), source=f"one half of {data.name}", command="metricforge demo")

@@ -1,0 +1,83 @@
+"""The hints of ``metricforge learn``: one option for each registered constraint with a ``flag``."""
+
+from __future__ import annotations
+
+import logging
+import re
+from argparse import ArgumentParser
+from collections.abc import Mapping
+
+from ..constraints import Constraint
+from ..errors import InputError
+from ..files.formats import is_table, read, read_column
+from ..files.relations import read_relations
+from ..files.table import Table
+from ..registry import Entry, registry
+from .settings import Run, option_names
+
+log = logging.getLogger(__name__)
+
+Kinds = Mapping[str, type[Constraint]]
+"""Kinds of constraints by their flag."""
+_FLAG = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
+
+def hint_kinds() -> dict[str, type[Constraint]]:
+    """Return the registered constraints that have a flag, in the order of their registration.
+
+    A constraint that cannot be loaded, or whose flag is taken, is left out with a warning.
+    """
+    found: dict[str, type[Constraint]] = {}
+    for plugin in registry.plugins():
+        for entry in plugin.entries:
+            if entry.kind == "constraint" and not entry.missing:
+                kind = _loaded(entry)
+                if kind is not None and kind.flag is not None and _is_free(kind.flag, found, entry):
+                    found[kind.flag] = kind
+    return found
+
+
+def _loaded(entry: Entry) -> type[Constraint] | None:
+    try:
+        kind = entry.load()
+    except Exception as error:  # a plugin must not take the other hints away
+        log.warning("constraint %r of plugin %r cannot be loaded: %s", entry.name, entry.plugin, error)
+        return None
+    return kind if isinstance(kind, type) and issubclass(kind, Constraint) else None
+
+
+def _is_free(flag: str, found: Kinds, entry: Entry) -> bool:
+    taken = {*option_names(), *found, "option", "config", "help", "json", "debug"}
+    if flag in taken or not _FLAG.fullmatch(flag):
+        why = "is taken" if flag in taken else "is not an option of lower-case letters, digits and hyphens"
+        log.warning("constraint %r of plugin %r cannot be read: --%s %s", entry.name, entry.plugin, flag, why)
+        return False
+    return True
+
+
+def add_flags(parser: ArgumentParser) -> None:
+    """Add an option for every kind of hint."""
+    group = parser.add_argument_group("hints (one of them)")
+    for flag, kind in hint_kinds().items():
+        metavar = "COLUMN" if kind.per_row else "FILE"
+        group.add_argument(f"--{flag}", metavar=metavar, help=kind.flag_help.replace("%", "%%"))
+
+
+def read_hint(run: Run, kinds: Kinds) -> tuple[Table, Constraint]:
+    """Read the rows of a run and its hint."""
+    kind, source = kinds[run.flag], run.hint
+    in_data = kind.per_row and not is_table(source)
+    flags = [f"--{flag}" for flag, other in kinds.items() if other.per_row] if in_data else []
+    table = read(
+        run.data, extra=[source] if in_data else [], drop=run.drop, flags=flags, lazy=run.scheduler is not None
+    )
+    n = table.rows.shape[0]
+    if not in_data and (not kind.per_row or len(kind.table_columns) > 1):
+        return table, read_relations(source, kind, n)
+    values = table.extra[source] if in_data else read_column(source)
+    if len(values) != n:
+        raise InputError(
+            f"{source!r} has {len(values)} values for the {n} rows of {run.data!r}; give one each, "
+            "below a line that names the column"
+        )
+    return table, kind.from_table({kind.table_columns[0]: values}, n)

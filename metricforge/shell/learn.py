@@ -1,0 +1,157 @@
+"""``metricforge learn``: read rows and hints, fit, save, and print what changed."""
+
+from __future__ import annotations
+
+import shlex
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from numpy.typing import NDArray
+
+from .. import rows as _rows
+from ..checks import plural
+from ..constraints import Constraint, Satisfied
+from ..errors import InputError
+from ..files import atomic as files
+from ..files.table import Table, row_counters
+from ..kernels import Spectrum, Standardized
+from ..learning import declared_methods, find_kernel, learn_named, resolve
+from ..metric import Metric
+from ..pages import plotting, report
+from ..rows import cluster
+from ..tasks import satisfied
+from .hints import hint_kinds, read_hint
+from .output import write_json, write_line
+from .settings import Run, check_not_input, settings
+
+Array = NDArray[Any]
+
+PAGES = (".html", ".htm")
+"""Extensions of a report."""
+
+
+class Result(NamedTuple):
+    """What `run` prints: its settings, the fit, notes on the table, and relations satisfied before and after."""
+
+    run: Run
+    hint: Constraint
+    metric: Metric
+    notes: Sequence[str]
+    before: Sequence[Satisfied]
+    after: Sequence[Satisfied]
+
+
+def run(args: Namespace) -> None:
+    """Learn a metric from rows and hints, save it, and print what it changed."""
+    kinds = hint_kinds()
+    run = settings(vars(args), kinds)
+    _check_outputs(run)  # before the work, so that it is not lost
+    with cluster.connected(run.scheduler):
+        table, hint = read_hint(run, kinds)
+        metric = fit(run, table, hint)
+        assert metric.start is not None
+        before, after = (satisfied(one, table.rows, hint, seed=run.seed) for one in (metric.start, metric))
+        page = ""
+        if run.report:
+            page = report.html(metric, hint, X=table.rows, source=Path(run.data).name, command=args.typed)
+        metric.save(run.out)
+    if run.report:
+        files.write(run.report, page.encode())
+    notes = [_counter_note(name) for name in row_counters(table)]
+    (_print_json if args.json else _print)(Result(run, hint, metric, notes, before, after))
+
+
+def _counter_note(name: str) -> str:
+    return (
+        f"column {name!r} numbers the rows, and the metric uses it like any other feature; if it is an identifier, "
+        f"leave it out with --drop {shlex.quote(name)}"
+    )
+
+
+def fit(run: Run, table: Table, hint: Constraint) -> Metric:
+    """Return the metric that a run learns; it has the names of the columns."""
+    kernel = find_kernel(run.kernel) if run.kernel else None
+    if kernel is None and table.holds_strings:
+        kernel = Spectrum(3).normalized()  # the methods' own kernels are for vectors
+    if run.standardize:
+        kernel = Standardized(kernel or resolve(run.method, None, None, hint).kernel)
+    return learn_named(
+        table.rows,
+        table.names,
+        hint,
+        method=run.method,
+        kernel=kernel,
+        rank=run.rank,
+        seed=run.seed,
+        options=dict(run.options),
+    )
+
+
+def _check_outputs(run: Run) -> None:
+    for path in filter(None, (run.out, run.report)):
+        files.check_writable(path)
+        check_not_input(path, run.reads)
+    if run.report:
+        if Path(run.report).suffix.lower() not in PAGES:
+            raise InputError(
+                f"--report {run.report!r}: it is an HTML page; give a name that ends in {' or '.join(PAGES)}"
+            )
+        plotting.check_installed()
+        if Path(run.report).resolve() == Path(run.out).resolve():
+            raise InputError(f"metric and report would both be {run.out!r}; choose two names")
+
+
+def _print(result: Result) -> None:
+    run, hint, metric, notes, before, after = result
+    facts = metric.report
+    width = f" of {plural(metric.width, 'feature')}" if metric.width else ""
+    write_line(f"learned by {facts.method} from {hint.describe()} over {plural(facts.n, 'row')}{width}")
+    steps = plural(facts.n_iter, "iteration")
+    write_line(f"{facts.status.replace('_', ' ')}: {facts.certificate.describe()}; {steps}, {facts.seconds:.2g} s")
+    for note in (*facts.converted, *facts.notes, *notes):
+        write_line(f"note: {note}")
+    wide = max((len(h.condition) for h in after), default=0)
+    if after:
+        write_line(f"\n{'on the rows learned from':<{wide}}   before    after")
+    for b, a in zip(before, after, strict=True):
+        write_line(f"{a.condition:<{wide}} {100 * b.share:>6.1f} % {100 * a.share:>6.1f} %")
+    if advice := _advice(metric, before, after):
+        write_line(advice)
+    write_line(f"\nmetric: {run.out}" + (f"\nreport: {run.report}" if run.report else ""))
+    command = ["metricforge", "neighbors", run.out, run.data, "-k", "5"]
+    if _rows.is_dask(metric.rows):
+        command += ["--among", run.data, "--scheduler", str(run.scheduler)]
+    write_line(f"next:   {shlex.join(command)}")
+
+
+def _advice(metric: Metric, before: Sequence[Satisfied], after: Sequence[Satisfied]) -> str:
+    """Return a sentence on what to try if fewer relations are satisfied after learning than before; "" otherwise."""
+    was, now = (sum(part.share for part in parts if part.decisive) for parts in (before, after))
+    if now >= was:
+        return ""
+    used = metric.report.method
+    others = ", ".join(n for n, method in declared_methods()[0].items() if n != used and not method.baseline)
+    tries = [f"another --method ({others})"] if others else []
+    if metric.width and not (metric.start and metric.start.scale_free):
+        tries.insert(0, "--standardize if columns are on different scales")
+    if options := ", ".join(f.name for f in fields(metric.solver)):  # type: ignore[arg-type]
+        tries.append(f"an --option of {used} ({options})")
+    return f"less holds after learning than before: try {', or '.join(tries)}"
+
+
+def _print_json(result: Result) -> None:
+    run, hint, metric, notes, before, after = result
+    pairs = zip(before, after, strict=True)
+    write_json(
+        {
+            "metric": run.out,
+            "page": run.report,
+            "hint": hint.describe(),
+            "notes": notes,
+            "held": [{"what": a.condition, "before": b.share, "after": a.share, "of": a.total} for b, a in pairs],
+            "report": {name: value for name, value in metric.report.items() if name != "trace"},
+        }
+    )

@@ -1,0 +1,37 @@
+"""How a kernel is represented on n rows, what that costs, and what a learned kernel is.
+
+Exact and low rank are one code path.  With landmarks Z and K_ZZ = LL', the features φ(x) = L⁻¹ k(Z, x) reproduce the
+kernel exactly on the span of the landmarks; "exact" means that the landmarks span all n rows.
+
+Files: `maps` has the features φ, `landmarks` chooses rows and factorises their Gram matrix, `representation` chooses
+between explicit features, all rows and landmarks, `learned` has the learned kernel, `embeddings` the embedding of any
+kernel.
+"""
+
+from __future__ import annotations
+
+from ..rows import check_memory
+from .embeddings import embedding, principal_axes
+from .landmarks import check_diagonal, choose_landmarks, landmark_map, pivoted_cholesky
+from .learned import LearnedKernel, OverFeatures
+from .maps import FeatureMap, Stacked, explicit_map, explicit_width, parts_of
+from .representation import Space, represent
+
+__all__ = [
+    "FeatureMap",
+    "LearnedKernel",
+    "OverFeatures",
+    "Space",
+    "Stacked",
+    "check_diagonal",
+    "check_memory",
+    "choose_landmarks",
+    "embedding",
+    "explicit_map",
+    "explicit_width",
+    "landmark_map",
+    "parts_of",
+    "pivoted_cholesky",
+    "principal_axes",
+    "represent",
+]

@@ -1,0 +1,112 @@
+"""Learned kernels on features: a·k(x, y) + φ(x)'Wφ(y)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from .. import psd
+from .. import rows as _rows
+from ..errors import InputError
+from ..kernels import FittedKernel, Kernel, squared_euclidean
+from ..rows import Array
+from .maps import FeatureMap
+
+
+class OverFeatures(FittedKernel):
+    """A fitted kernel on features φ of a base kernel, in a field ``map``."""
+
+    map: FeatureMap
+
+    @property
+    def start(self) -> Kernel:
+        """The kernel that φ are the features of."""
+        return self.map.kernel
+
+    @property
+    def learned_width(self) -> int | None:
+        """The number of columns that φ takes."""
+        return self.map.width
+
+    @property
+    def widest(self) -> int:
+        """That of φ."""
+        return self.map.widest
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedKernel(OverFeatures):
+    """The kernel a·k(x, y) + φ(x)'Wφ(y) with aI + W ⪰ 0, on the features φ of a base kernel k.
+
+    Parameters
+    ----------
+    map : FeatureMap
+        φ, which also holds the base kernel.
+    W : (m, m) symmetric array
+    a : float >= 0
+        The weight of the base kernel, which contributes what the landmarks do not span.
+    """
+
+    map: FeatureMap
+    W: Array
+    a: float = 0.0
+
+    def __post_init__(self) -> None:
+        m = self.map.columns
+        if np.shape(self.W) != (m, m):
+            raise InputError(f"W must be {m} × {m}, one row per feature, got shape {np.shape(self.W)}")
+        if not (np.isfinite(self.W).all() and 0 <= self.a < np.inf):
+            raise InputError("W must be finite and a a finite number >= 0")
+
+    @property
+    def base(self) -> Kernel:
+        """The kernel k that φ are the features of."""
+        return self.map.kernel
+
+    @cached_property
+    def root(self) -> Array:
+        """R with RR' = aI + W."""
+        return psd.factor(self.a * np.eye(len(self.W)) + self.W)
+
+    def embedding(self) -> FeatureMap:
+        """Return the map φ(x)'R, whose inner products are this kernel on the span of the landmarks."""
+        return self.map.rotated(self.root, exact=self.a == 0 or self.map.exact)
+
+    def block(self, X: Any, Y: Any) -> Array:
+        """Return a K + Φ_X W Φ_Y'."""
+        K = (self.map.block(X) @ self.W) @ self.map.block(Y).T
+        if self.a:
+            K += self.a * self.base.block(X, Y)
+        return K.astype(_rows.float_dtype(X, Y), copy=False)
+
+    def paired(self, X: Any, Y: Any) -> Array:
+        """Return a k(x_i, y_i) + φ(x_i)'Wφ(y_i)."""
+        k: Array = np.einsum("ij,ij->i", self.map.block(X) @ self.W, self.map.block(Y))
+        if self.a:
+            k += self.a * self.base.paired(X, Y)
+        return k
+
+    def squared_distance(self, X: Any, Y: Any) -> Array:
+        """Return ‖R'(φ(x) − φ(y))‖², plus a times the part of the base distance outside the span of landmarks."""
+        P, Q = self.map.block(X), self.map.block(Y)
+        D = squared_euclidean(P @ self.root, Q @ self.root)
+        if self.a and not self.map.exact:
+            D += self.a * np.maximum(self.base.squared_distance(X, Y) - squared_euclidean(P, Q), 0)
+        return D.astype(_rows.float_dtype(X, Y), copy=False)
+
+    def paired_squared_distance(self, X: Any, Y: Any) -> Array:
+        """Return the squared distances row by row."""
+        Z = self.map.block(X) - self.map.block(Y)
+        D: Array = np.square(Z @ self.root).sum(axis=1)
+        if self.a and not self.map.exact:
+            D += self.a * np.maximum(self.base.paired_squared_distance(X, Y) - np.square(Z).sum(axis=1), 0)
+        return D
+
+    def bilinear(self, d: int) -> Array:
+        """Return a H + F W F' where φ(x) = F'[x, 1]."""
+        F = self.map.affine(d)
+        H: Array = F @ self.W @ F.T
+        return H + self.a * self.base.bilinear(d) if self.a else H

@@ -1,0 +1,175 @@
+"""Feature maps φ of kernels: explicit, over landmarks, or several side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from .. import rows as _rows
+from ..kernels import Kernel, Linear
+from ..rows import Array, ComparedByContent, as_float64, check_memory
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureMap(ComparedByContent):
+    """The features φ(x) = k(x, Z) T over landmarks Z, or φ(x) = x T where the kernel has explicit features.
+
+    Blocks are computed in float64, because T is as ill-conditioned as the landmarks.  The features of an array of rows
+    are stored in the precision of the rows.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    landmarks : rows, or None for explicit features
+    mix : (l, m) array, or None for the identity
+    columns : int
+        The number of features m.
+    exact : bool
+        Whether inner products of features are the kernel's for every row, not only on the span of landmarks.
+    """
+
+    kernel: Kernel
+    landmarks: Any
+    mix: Array | None
+    columns: int
+    exact: bool = False
+
+    @property
+    def width(self) -> int | None:
+        """The number of columns of the rows that this map takes; None where rows have none, or it is not known."""
+        if self.landmarks is not None:
+            return _rows.width(self.landmarks)
+        if not isinstance(self.kernel, Linear):
+            return None  # explicit features of other kernels are not the columns
+        return self.columns if self.mix is None else len(self.mix)
+
+    @property
+    def widest(self) -> int:
+        """The columns of the widest array that the features of a block of rows need: k(x, Z), the rows, or φ(x)."""
+        landmarks = 0 if self.landmarks is None else _rows.count(self.landmarks)
+        explicit = 0 if self.mix is None else len(self.mix)
+        return max(self.columns, landmarks, explicit, self.width or 0)
+
+    def affine(self, d: int) -> Array:
+        """Return the (d + 1, m) matrix F with φ(x) = F'[x, 1] on rows of d columns.
+
+        Raises
+        ------
+        InputError
+            When the kernel is not linear in the columns, as `Kernel.bilinear` says.
+        """
+        H = self.kernel.bilinear(d)
+        if self.landmarks is not None:
+            Z = self.landmarks.toarray() if _rows.is_sparse(self.landmarks) else np.asarray(self.landmarks)
+            K = H @ np.column_stack([Z, np.ones(len(Z))]).T  # (d + 1, l): k(x, Z) = [x, 1]'K
+            return K if self.mix is None else np.asarray(K @ self.mix)
+        # Features of a kernel that is linear in the columns are affine in them: their values at 0 and at multiples of
+        # the unit vectors determine them.  A large multiple keeps the digits where the constant is large.
+        far = 2.0**40
+        constant = self.block(np.zeros((1, d)))
+        return np.concatenate([(self.block(far * np.eye(d)) - constant) / far, constant])
+
+    def block(self, X: Any) -> Array:
+        """Return the float64 features of rows in memory."""
+        X = as_float64(X)
+        base: Any = self.kernel.features(X) if self.landmarks is None else self.kernel.block(X, self.landmarks)
+        if self.mix is not None:
+            return np.asarray(base @ self.mix)
+        return np.asarray(base.toarray() if _rows.is_sparse(base) else base)
+
+    def __call__(self, X: Any) -> Any:
+        """Return the (n, m) features of checked rows: an array, or a lazy dask array."""
+        return _rows.map_rows(self.block, X, self.columns, _rows.float_dtype(X), widest=self.widest)
+
+    def of_rows(self, X: Any, index: Array, *, copies: int = 1, gather: bool = False) -> Array:
+        """Return the float64 features of the rows X[index], in memory; those of other rows are not computed.
+
+        Parameters
+        ----------
+        X : checked rows
+        index : (q,) int array
+        copies : int
+            How many arrays of this size the caller will hold, for the memory check.
+        gather : bool
+            Where a dask array is computed.  False: on the workers that have the rows, so only features are sent.  True:
+            here, in the same blocks and the same precision as rows in memory, for solvers whose result depends on the
+            last digit (descent on a problem that is not convex).
+        """
+        n, m = len(index), self.columns
+        check_memory(8 * copies * n * m, f"the features of {n} rows ({n} × {m}, {copies} of them)", "lower the rank")
+        if gather:
+            return np.asarray(self(_rows.take(X, index)), dtype=np.float64)
+        return _rows.map_taken(self.block, X, index, m, np.float64, widest=self.widest)
+
+    def rotated(self, R: Array, *, exact: bool = False) -> FeatureMap:
+        """Return the map φ(x)'R; ``exact`` is whether its inner products are those of the kernel it then represents."""
+        return replace(self, mix=R if self.mix is None else self.mix @ R, columns=R.shape[1], exact=exact)
+
+    def scaled(self, weight: float) -> FeatureMap:
+        """Return the map of ``weight`` times the kernel."""
+        return self.rotated(np.sqrt(weight) * np.eye(self.columns), exact=self.exact)
+
+
+@dataclass(frozen=True, eq=False)
+class Stacked(ComparedByContent):
+    """Several feature maps side by side: the embedding of a sum of kernels.
+
+    Parameters
+    ----------
+    maps : tuple of FeatureMap
+    mix : (m, k) array, or None for the identity
+        Combines the m features of all maps into k columns.
+    """
+
+    maps: tuple[FeatureMap, ...]
+    mix: Array | None = None
+
+    @property
+    def columns(self) -> int:
+        """The number of features of all maps together, or the number of their combinations."""
+        return sum(part.columns for part in self.maps) if self.mix is None else int(self.mix.shape[1])
+
+    @property
+    def widest(self) -> int:
+        """The columns of the widest array that the features of a block of rows need."""
+        return max(sum(part.columns for part in self.maps), self.columns, *(part.widest for part in self.maps))
+
+    @property
+    def exact(self) -> bool:
+        """Whether every map is exact."""
+        return self.mix is None and all(part.exact for part in self.maps)
+
+    def block(self, X: Any) -> Array:
+        """Return the float64 features of rows in memory."""
+        features = np.concatenate([part.block(X) for part in self.maps], axis=1)
+        return features if self.mix is None else features @ self.mix
+
+    def rotated(self, R: Array) -> Stacked:
+        """Return the map φ(x)'R."""
+        return replace(self, mix=R if self.mix is None else self.mix @ R)
+
+    def scaled(self, weight: float) -> Stacked:
+        """Return the map of ``weight`` times the kernel."""
+        return replace(self, maps=tuple(part.scaled(weight) for part in self.maps))
+
+    def __call__(self, X: Any) -> Any:
+        """Return the (n, m) features of checked rows: an array, or a lazy dask array."""
+        return _rows.map_rows(self.block, X, self.columns, _rows.float_dtype(X), widest=self.widest)
+
+
+def parts_of(embedding: FeatureMap | Stacked) -> tuple[FeatureMap, ...]:
+    """Return the feature maps whose columns make up an embedding."""
+    return embedding.maps if isinstance(embedding, Stacked) else (embedding,)
+
+
+def explicit_width(kernel: Kernel, X: Any) -> int | None:
+    """Return the number of explicit features of a kernel, or None where it has none."""
+    row = kernel.features(_rows.take(X, np.arange(1)))
+    return None if row is None else int(row.shape[1])
+
+
+def explicit_map(kernel: Kernel, width: int) -> FeatureMap:
+    """Return the map of a kernel that has explicit features."""
+    return FeatureMap(kernel, None, None, width, exact=True)

@@ -1,0 +1,253 @@
+"""Learning with idealized kernels (Kwok & Tsang 2003): Tables 2, 3, 4 and Figure 1."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricforge import datasets
+from metricforge.constraints import Constraint, Labels, Pairs
+from metricforge.errors import ConvergenceWarning
+from metricforge.kernels import RBF, Kernel, Linear
+from metricforge.learning import learn
+from metricforge.metric import Metric
+from metricforge.pages import plotting
+from metricforge.tasks import alignment, constrained_kmeans
+
+from .peers import peer_results
+from .result import DEFAULT, PRINTED, Claim, Result, Run
+from .scores import add_clustering, standardised
+
+Array = NDArray[Any]
+Rows = tuple[Array, Array]
+
+SETS = {
+    # name: (data set, training rows); the paper has no standardised wine
+    "toy": ("toy", 60),
+    "colon": ("colon", 50),
+    "lymphoma": ("lymphoma", 60),
+    "soybean": ("soybean_small", 31),
+    "wine": ("wine", 119),
+    "wine standardised": ("wine", 119),
+}
+KERNELS: dict[str, Kernel] = {"linear": Linear(), "rbf": RBF("median")}
+GRID = {"c_dissimilar": (1.0, 10.0, 100.0, 1000.0), "ratio": (1.0, 30.0, 1000.0), "nu": (0.2,)}
+QUICK_GRID = {"c_dissimilar": (10.0,), "ratio": (100.0,), "nu": (0.2,)}
+TUNING = (
+    "C_D in {1, 10, 100, 1000} / mean ‖z‖², C_S / C_D in {1, 30, 1000}, ν = 0.2; rbf with γ = 1 / median squared "
+    "distance of the rows learned from"
+)
+COMPONENTS = 0.7
+XING = ("toy", "soybean", "wine")
+"""The sets for which the paper has Xing's metric, with the linear kernel only."""
+PEER_SECONDS = 20
+WINE = (
+    "Raw wine is not reproduced: its features span three decades and the paper (12 of its 13 features) says nothing of "
+    "scaling; standardised wine is below it as a row of ours."
+)
+UNPROJECTED, PROJECTED = "learned, B as printed", "learned, B projected afterwards"
+
+PEER_CODE = """
+from metric_learn import MMC
+from sklearn.cluster import KMeans
+from sklearn.metrics import rand_score
+from sklearn.neighbors import KNeighborsClassifier
+def learn(peer, z):
+    pairs = np.concatenate([z["X"][z["similar"]], z["X"][z["dissimilar"]]])
+    signs = np.repeat([1, -1], [len(z["similar"]), len(z["dissimilar"])])
+    return MMC(random_state=0).fit(pairs, signs).components_
+def score(L, z):
+    if len(z["A"]):
+        fitted = KNeighborsClassifier(1).fit(z["X"] @ L.T, z["y"])
+        return 100 - 100 * fitted.score(z["A"] @ L.T, z["truth"])
+    found = KMeans(len(set(z["y"])), n_init=10, random_state=0).fit_predict(z["X"] @ L.T)
+    return 100 - 100 * rand_score(z["y"], found)
+"""
+
+
+# --------------------------------------------------------------------------------------------------------------- tables
+
+
+def table2(run: Run) -> Result:
+    """Classify by the nearest neighbour after learning from pairs."""
+    classify(run, lambda y, seed: Pairs.from_labels(y, components=COMPONENTS, seed=seed), aligned=False)
+    return run.result(
+        "similar pairs of the training part until 70 % connected components, as many dissimilar pairs, and the "
+        f"closure of both (the paper does not say what is dissimilar); {TUNING}, by 30 % of the pairs held out.",
+        why=WINE + " The rest depends on how dissimilar pairs are made, which the paper does not say.",
+    )
+
+
+def table4(run: Run) -> Result:
+    """Classify by the nearest neighbour after learning from labels, and measure alignment."""
+    classify(run, lambda y, seed: Labels(y), aligned=True)
+    return run.result(
+        f"training rows as in the paper (60 toy, 50 colon, 60 lymphoma, two thirds of the others); {TUNING}, by "
+        "leave-one-out error on the training part; five similar and five dissimilar neighbours a row within the "
+        "median distance.",
+        why=WINE,
+    )
+
+
+def classify(run: Run, hint: Any, *, aligned: bool) -> None:
+    """Fill a table of errors, and of alignments if asked for."""
+    run.variants = {"learned": DEFAULT, UNPROJECTED: PRINTED}
+    todo = jobs(run)
+    for name, kernel_name, seed in run.each(todo):
+        row = f"{name}, {kernel_name}"
+        (X, y), (A, truth) = split(name, seed)
+        kernel = KERNELS[kernel_name].resolve(X)
+        relations = hint(y, seed)
+        solver = tuned(X, relations, kernel, run.quick)
+        before = learn(X, relations, method="euclidean", kernel=kernel)
+        after = fitted(X, relations, kernel, solver)
+        printed = fitted(X, relations, kernel, replace(solver, psd="paper"))
+        for column, metric in (("Euclidean", before), ("learned", after), (UNPROJECTED, printed)):
+            nearest = metric.neighbors(A, k=1)[0][:, 0]
+            run.add("error %", row, column, 100 * float(np.mean(y[nearest] != truth)))
+        if aligned:
+            for part, (rows, labels) in {"training": (X, y), "test": (A, truth)}.items():
+                for when, metric in (("before", before), ("after", after)):
+                    run.add("alignment", row, f"{part} {when}", alignment(labels, K=metric.kernel(rows)))
+    add_xing(run, "error %", todo, hint)
+
+
+def table3(run: Run) -> Result:
+    """Cluster by k-means after learning from pairs."""
+    measure = "clustering error %"
+    run.variants = {"learned": DEFAULT, PROJECTED: PRINTED}
+    todo = jobs(run)
+
+    def hint(y: Array, seed: int) -> Constraint:
+        return Pairs.from_labels(y, components=COMPONENTS, seed=seed)
+
+    for name, kernel_name, seed in run.each(todo):
+        X, y = rows_of(name, seed)
+        kernel = KERNELS[kernel_name].resolve(X)
+        pairs = hint(y, seed)
+        solver = tuned(X, pairs, kernel, run.quick)
+        for column, metric in (
+            ("Euclidean", learn(X, pairs, method="euclidean", kernel=kernel)),
+            ("learned", fitted(X, pairs, kernel, solver)),
+            (PROJECTED, fitted(X, pairs, kernel, replace(solver, psd="project"))),
+        ):
+            found = constrained_kmeans(metric.transform(X), len(np.unique(y)), seed=seed).labels
+            add_clustering(run, f"{name}, {kernel_name}", column, y, found, measure=measure, scale=-100)
+    add_xing(run, measure, todo, hint, whole=True)
+    return run.result(
+        "all rows; similar pairs until 70 % connected components, as many dissimilar pairs, and the closure of both "
+        f"(the paper does not say what is dissimilar); {TUNING}, by 30 % of the pairs held out; k-means without "
+        "must-links, ten starts.",
+        why="The paper says neither how dissimilar pairs are made nor how its constants are chosen (ours: by held-out "
+        "pairs, never by the clustering); on colon and lymphoma its errors before learning are half of ours, so it "
+        "starts from other features than the raw ones.",
+    )
+
+
+def figure1(run: Run) -> Result:
+    """Show kernel matrices of the toy data before and after learning."""
+    measure = "alignment"
+    shown: list[tuple[str, Metric, Rows]] = []
+    for seed in run.each(run.seeds()):
+        X, y = rows_of("toy", seed)
+        pairs = Pairs.from_labels(y, components=COMPONENTS, seed=seed)
+        kernel = KERNELS["linear"]
+        metrics = {
+            "Euclidean": learn(X, pairs, method="euclidean", kernel=kernel),
+            "learned": fitted(X, pairs, kernel, tuned(X, pairs, kernel, run.quick)),
+        }
+        for column, metric in metrics.items():
+            run.add(measure, "toy, linear", column, alignment(y, K=metric.kernel(X)))
+        if seed == run.seed:
+            shown = [(column, metric, (X, y)) for column, metric in metrics.items()]
+    run.lack("the kernel matrix of Xing's metric, panel (c): its errors are in Tables 2 to 4 with --peers")
+    before, after = (float(np.mean(run.samples[measure, "toy, linear", c])) for c in ("Euclidean", "learned"))
+    says = run.printed.says
+    return run.result(
+        f"pairs as in Table 3; alignment with the ideal kernel stands for what the eye sees; {TUNING}.",
+        claims=[
+            Claim(says[0], before < 0.3, f"alignment {before:.2f}"),
+            Claim(says[1], after > 2 * before, f"alignment {after:.2f}"),
+        ],
+        picture=matrices(shown),
+    )
+
+
+def matrices(shown: Sequence[tuple[str, Metric, Rows]]) -> bytes:
+    """Draw kernel matrices side by side, rows ordered by class."""
+    figure, axes = plotting.grid(1, len(shown), width=4.4, height=4.4)
+    for ax, (title, metric, (X, y)) in zip(axes[0], shown, strict=True):
+        plotting.KernelDisplay.from_metric(metric, X, y, ax=ax)
+        ax.set_title(title)
+    return plotting.png(figure)
+
+
+# ----------------------------------------------------------------------------------------------------------------- data
+
+
+def jobs(run: Run) -> list[tuple[str, str, int]]:
+    """Return the available sets, with each kernel and repeat."""
+    names = ("toy", "wine") if run.quick else tuple(SETS)
+    available = [name for name in names if run.load(SETS[name][0], name) is not None]
+    kernels = ("linear",) if run.quick else tuple(KERNELS)
+    return [(name, kernel, seed) for name in available for kernel in kernels for seed in run.seeds()]
+
+
+def rows_of(name: str, seed: int) -> Rows:
+    """Return all rows of a set; the toy data are drawn anew for each seed."""
+    data = datasets.load(SETS[name][0], seed=seed)
+    return (standardised(data.X) if name == "wine standardised" else data.X), data.y
+
+
+def split(name: str, seed: int) -> tuple[Rows, Rows]:
+    """Return a random training and test part."""
+    X, y = rows_of(name, seed)
+    order = np.random.default_rng(seed).permutation(len(X))
+    train, test = np.split(order, [SETS[name][1]])
+    return (X[train], y[train]), (X[test], y[test])
+
+
+# ----------------------------------------------------------------------------------------------------------------- fits
+
+
+def tuned(X: Array, hint: Constraint, kernel: Kernel, quick: bool) -> Any:
+    """Return the solver with the constants that do best on held-out hints."""
+    from metricforge_plugins.idealized.tune import tune
+
+    grid = QUICK_GRID if quick else GRID
+    return tune(X, hint, kernel=kernel, **grid).solver
+
+
+def fitted(X: Array, hint: Constraint, kernel: Kernel, solver: Any) -> Metric:
+    """Learn; a fit that stops at its iteration limit counts."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return learn(X, hint, method="idealized", kernel=kernel, solver=solver)
+
+
+def add_xing(run: Run, measure: str, todo: list[tuple[str, str, int]], hint: Any, *, whole: bool = False) -> None:
+    """Add Xing's metric where the paper has it, or note that it is missing."""
+    parts = {}
+    for name, kernel, seed in todo:
+        if name in XING and kernel == "linear":
+            (X, y), (A, truth) = (rows_of(name, seed), (np.empty((0, 1)), np.empty(0))) if whole else split(name, seed)
+            relations = hint(y, seed)
+            pairs = relations if isinstance(relations, Pairs) else Pairs.from_labels(y, n_pairs=1000, seed=seed)
+            links = {"similar": pairs.similar, "dissimilar": pairs.dissimilar}
+            parts[f"{name}-{seed}"] = {"X": X, "y": y, "A": A, "truth": truth, **links}
+    if not run.peers or not (
+        found := peer_results(f"{run.paper}-{run.name}", PEER_CODE, ("MMC",), parts, PEER_SECONDS)
+    ):
+        run.lack("Xing's metric: metric-learn's MMC runs in an environment of its own; ask for it with --peers")
+        return
+    for (_, part), answer in found.items():
+        name, at = part.rsplit("-", 1)
+        if answer["percent"] is None:
+            run.lack(f"Xing's metric on {name}, seed {at}: {answer['error'] or 'not finite'}")
+        else:
+            run.add(measure, f"{name}, linear", "Xing", answer["percent"])

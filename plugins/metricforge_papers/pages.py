@@ -1,0 +1,183 @@
+"""A result as Markdown and JSON, and the summary of all results."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from metricforge.errors import InputError
+from metricforge.files import atomic as files
+
+from .entries import ENTRIES
+from .result import Cell, Result, Verdict, paper_file, printed
+
+
+def stem(result: Result) -> str:
+    """Return the name of a result's files."""
+    return f"{result.paper}-{result.name}"
+
+
+def write(result: Result, folder: Path) -> list[Path]:
+    """Write NAME.json, NAME.md and, for a figure, NAME.png; return the paths."""
+    content = {".json": to_json(result).encode(), ".md": markdown(result).encode()}
+    if result.picture:
+        content[".png"] = result.picture
+    paths = []
+    for suffix, raw in content.items():
+        paths.append(folder / f"{stem(result)}{suffix}")
+        files.write(paths[-1], raw)
+    return paths
+
+
+def to_json(result: Result) -> str:
+    """Return the text of the JSON file, one cell per line."""
+    content = result.as_dict()
+    cells = [json.dumps(cell, allow_nan=False, ensure_ascii=False) for cell in content["cells"]]
+    text = json.dumps({**content, "cells": []}, indent=1, allow_nan=False, ensure_ascii=False)
+    return text.replace('"cells": []', '"cells": [\n  ' + ",\n  ".join(cells) + "\n ]", 1) + "\n"
+
+
+def refresh(folder: Path) -> None:
+    """Rewrite the pages of a folder, their verdicts and the summary from its JSON files."""
+    results = read(folder)
+    for result in results:
+        picture = folder / f"{stem(result)}.png"
+        whole = replace(result, picture=picture.read_bytes()) if picture.is_file() else result
+        files.write(folder / f"{stem(result)}.md", markdown(whole).encode())
+        files.write(folder / f"{stem(result)}.json", to_json(result).encode())
+    files.write(folder / "summary.md", summary(results).encode())
+
+
+def read(folder: Path) -> list[Result]:
+    """Return the results of a folder, in the order of the entries."""
+    found = []
+    for entry in ENTRIES:
+        path = folder / f"{entry.paper}-{entry.name}.json"
+        if path.is_file():
+            found.append(Result.from_dict(json.loads(path.read_text(encoding="utf-8"))))
+    if not found:
+        raise InputError(f"{str(folder)!r} holds no results; run metricforge reproduce PAPER NAME --out {folder}")
+    return found
+
+
+# ----------------------------------------------------------------------------------------------------------- one result
+
+
+def markdown(result: Result) -> str:
+    """Return the page of a result, with every number next to that of the paper."""
+    paper = result.printed
+    lines = [f"# {result.paper}, {paper.where}: {result.title}", "", paper.about, ""]
+    if result.picture:
+        lines += [f"![{result.title}]({stem(result)}.png)", ""]
+    for measure in dict.fromkeys(cell.measure for cell in result.cells):
+        lines += [*_pivot([cell for cell in result.cells if cell.measure == measure], _digits(result, measure)), ""]
+    if result.claims:
+        lines += ["| the paper says | here |  |", "| --- | --- | --- |"]
+        lines += [f"| {c.says} | {'holds' if c.holds else 'does not hold'} | {c.ours} |" for c in result.claims]
+        lines.append("")
+    lines += [f"**{_capital(sentence)}.**" for sentence in map(verdict_sentence, result.verdicts())]
+    lines += ["", *([result.why, ""] if result.why else [])]
+    theirs = f" (the paper: {paper.repeats})" if paper.repeats else ""
+    lines += [
+        f"- Protocol: {result.protocol}",
+        f"- Repeats: {result.repeats}{theirs}; seed {result.seed}.",
+        *(f"- {note}" for note in result.notes),
+        *(f"- Not available: {sentence}" for sentence in result.missing),
+        f"- `{result.command}`, {result.seconds:.0f} s.",
+        f"- {paper_file(result.paper)['reference']}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _pivot(cells: Sequence[Cell], digits: int) -> list[str]:
+    columns = list(dict.fromkeys(cell.column for cell in cells))
+    at = {(cell.row, cell.column): cell for cell in cells}
+    theirs = " (paper)" if any(cell.paper is not None for cell in cells) else ""
+    lines = [
+        " | ".join([f"| {cells[0].measure}: ours ± std{theirs}", *columns]) + " |",
+        "| --- " * (len(columns) + 1) + "|",
+    ]
+    for row in dict.fromkeys(cell.row for cell in cells):
+        shown = [_shown(at[row, column], digits) if (row, column) in at else "" for column in columns]
+        lines.append(" | ".join([f"| {row}", *shown]) + " |")
+    return lines
+
+
+def _shown(cell: Cell, digits: int) -> str:
+    ours = "none" if cell.ours is None else _written(cell.ours, digits) + "\\*" * cell.mark
+    spread = "" if cell.std is None else f" ± {cell.std:.{digits}f}"
+    paper = "" if cell.paper is None else f" ({cell.paper:.{digits}f}" + "\\*" * cell.paper_mark + ")"
+    return ours + spread + paper
+
+
+def _written(value: float, digits: int) -> str:
+    """Return a number with a number of digits, or in scientific notation if these would show zero."""
+    hidden = 1e-9 < abs(value) < 0.5 * 10.0**-digits  # below 1e-9 it is rounding
+    return f"{value:.1e}" if hidden else f"{value:.{digits}f}"
+
+
+def _digits(result: Result, measure: str) -> int:
+    known = result.printed.measures.get(measure)
+    return known.digits if known else 3
+
+
+def verdict_sentence(verdict: Verdict) -> str:
+    """Return the verdict as a sentence."""
+    named = f" with {verdict.variant}" if verdict.variant else ""
+    word = {"not": "not reproduced", "in part": "reproduced in part", "better": "better than printed"}
+    return f"{word.get(verdict.word, verdict.word)}{named}: {verdict.good} of {verdict.total} no worse than the paper"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+# ---------------------------------------------------------------------------------------------------------------- all
+
+
+def summary(results: Iterable[Result]) -> str:
+    """Return the page with one row for each table or figure: the verdict, our numbers and those of the paper."""
+    known = {(result.paper, result.name): result for result in results}
+    lines = [
+        "# The five papers, reproduced",
+        "",
+        "Numbers are means over what is compared: the method's own columns of a table. Reproduced: no number is worse "
+        "than the paper's by more than chance allows. Better: and most are better. In part: at least half are no "
+        "worse.",
+        "",
+        "| | shows | verdict | no worse | ours | paper | why |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for entry in ENTRIES:
+        result = known.get((entry.paper, entry.name))
+        where = f"{entry.paper}, {printed(entry.paper, entry.name).where}"
+        if result is None:
+            lines.append(f"| {where} | {entry.title} | not run | | | | |")
+            continue
+        verdicts = result.verdicts()
+        judged = dict.fromkeys(cell.measure for cell in result.cells if cell.variant)
+        cells = [
+            f"[{where}]({stem(result)}.md)",
+            entry.title + (f": {', '.join(judged)}" if judged else ""),
+            _stacked(verdicts, lambda v: v.word + (f" ({v.variant})" if v.variant else "")) or "not run",
+            _stacked(verdicts, lambda v: f"{v.good} of {v.total}"),
+            *_both(result, verdicts),
+            result.why,
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    # in the built documentation this page is the parent of every page of the folder
+    lines += ["", "```{toctree}", ":hidden:", ":glob:", "", "*", "```"]
+    return "\n".join(lines) + "\n"
+
+
+def _stacked(verdicts: Sequence[Verdict], show: Callable[[Verdict], str]) -> str:
+    return "<br>".join(show(verdict) for verdict in verdicts)
+
+
+def _both(result: Result, verdicts: Sequence[Verdict]) -> tuple[str, str]:
+    """Return our numbers and those of the paper; where it prints none, its claims and our findings."""
+    if any(verdict.ours is not None for verdict in verdicts):
+        return _stacked(verdicts, lambda v: f"{v.ours:.3g}"), _stacked(verdicts, lambda v: f"{v.paper:.3g}")
+    return "<br>".join(claim.ours for claim in result.claims), "<br>".join(claim.says for claim in result.claims)

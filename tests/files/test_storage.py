@@ -1,0 +1,125 @@
+"""Rows that stay on disk: what tasks read is what the file holds, and nothing is read early."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+import zarr
+
+import metricforge as mf
+from metricforge.errors import InputError, UnknownNameError
+from metricforge.files import storage
+
+
+def rows(n=50, d=3):
+    return np.random.default_rng(0).normal(size=(n, d))
+
+
+def write(folder, kind, X):
+    path = folder / f"rows.{kind}"
+    if kind == "npy":
+        np.save(path, X)
+    elif kind == "zarr":
+        zarr.save_array(str(path), X)
+    else:
+        frame = pd.DataFrame(X, columns=[f"c{i}" for i in range(X.shape[1])])
+        frame.to_parquet(path, row_group_size=7, index=False)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["npy", "parquet", "zarr"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16])
+@pytest.mark.parametrize("chunk_rows", [None, 1, 9, 50, 1000])
+def test_chunks_are_the_rows_of_the_file(tmp_path, kind, dtype, chunk_rows):
+    X = (100 * rows()).astype(dtype)
+    lazy = mf.open_rows(write(tmp_path, kind, X), chunk_rows=chunk_rows)
+    assert lazy.shape == X.shape
+    assert max(lazy.chunks[0]) == min(chunk_rows or 50, 50)
+    found = lazy.compute(scheduler="sync")
+    np.testing.assert_array_equal(found, X)
+    assert found.dtype == lazy.dtype
+
+
+@pytest.mark.parametrize("kind", ["npy", "parquet", "zarr"])
+def test_a_metric_learned_from_disk_is_the_one_from_memory(tmp_path, kind):
+    X, y = rows(60, 4), np.arange(60) % 3
+    lazy = mf.open_rows(write(tmp_path, kind, X), chunk_rows=13)
+    here, there = (mf.learn(data, y, method="krca", rank=20, seed=0) for data in (X, lazy))
+    np.testing.assert_allclose(there.transform(X), here.transform(X), atol=1e-9)
+
+
+def test_parquet_columns_and_folders(tmp_path):
+    X = rows(20)
+    folder = tmp_path / "many.parquet"
+    folder.mkdir()
+    for i, part in enumerate((X[:8], X[8:])):
+        pd.DataFrame(part, columns=["a", "b", "c"]).to_parquet(folder / f"{i}.parquet", row_group_size=3)
+    lazy = mf.open_rows(folder, columns=["c", "a"], chunk_rows=6)
+    np.testing.assert_array_equal(lazy.compute(scheduler="sync"), X[:, [2, 0]])
+
+
+def test_nothing_is_read_early(tmp_path):
+    path = write(tmp_path, "npy", rows())
+    lazy = mf.open_rows(path, chunk_rows=10)
+    path.unlink()
+    with pytest.raises(InputError, match="every worker must have the same files"):
+        lazy.compute(scheduler="sync")
+
+
+def test_what_cannot_be_opened(tmp_path):
+    with pytest.raises(InputError, match="there is no file"):
+        mf.open_rows(tmp_path / "missing.npy")
+    (tmp_path / "rows.csv").write_text("1,2\n")
+    with pytest.raises(UnknownNameError, match=r"'rows.csv' has a format that cannot be read in parts.*\.npy"):
+        mf.open_rows(tmp_path / "rows.csv")
+    for kind in ("npy", "parquet"):
+        (tmp_path / f"bad.{kind}").write_bytes(b"nothing of the sort")
+        with pytest.raises(InputError, match=rf"'bad.{kind}' is not"):
+            mf.open_rows(tmp_path / f"bad.{kind}")
+    (tmp_path / "bad.zarr").mkdir()
+    with pytest.raises(InputError, match=r"'bad.zarr' is not a zarr array"):
+        mf.open_rows(tmp_path / "bad.zarr")
+    np.save(tmp_path / "flat.npy", np.arange(3))
+    with pytest.raises(InputError, match=r"2-d array .* got shape \(3,\)"):
+        mf.open_rows(tmp_path / "flat.npy")
+    np.save(tmp_path / "none.npy", np.empty((0, 3)))
+    with pytest.raises(InputError, match="holds 0 rows"):
+        mf.open_rows(tmp_path / "none.npy")
+    np.save(tmp_path / "words.npy", np.array([["a", "b"]]))
+    with pytest.raises(InputError, match="not numbers"):
+        mf.open_rows(tmp_path / "words.npy")
+    np.save(tmp_path / "good.npy", rows())
+    with pytest.raises(InputError, match="columns selects columns of a Parquet file"):
+        mf.open_rows(tmp_path / "good.npy", columns=["a"])
+    with pytest.raises(InputError, match="chunk_rows must be a whole number of at least 1"):
+        mf.open_rows(tmp_path / "good.npy", chunk_rows=0)
+
+
+def test_parquet_tells_what_is_wrong_with_a_column(tmp_path):
+    path = tmp_path / "rows.parquet"
+    pd.DataFrame({"size": [1.0, 2.0], "name": ["a", "b"]}).to_parquet(path)
+    with pytest.raises(InputError, match=r"column 'name' of 'rows\.parquet' holds object"):
+        mf.open_rows(path)
+    with pytest.raises(UnknownNameError, match="has no 'sice'; did you mean 'size'"):
+        mf.open_rows(path, columns=["sice"])
+    pd.DataFrame({"size": pd.array([1, 2, None, 4], dtype="Int64")}).to_parquet(path)
+    with pytest.raises(InputError, match=r"row 2 .counted from 0.: column 'size' is empty"):
+        mf.open_rows(path).compute(scheduler="sync")
+
+
+def test_what_a_killed_worker_leaves_in_a_folder_is_passed_over(tmp_path, monkeypatch):
+    import dask.array as da
+    import pyarrow.parquet as pq
+
+    write_table = pq.write_table
+
+    def twice(table, where):  # as if an earlier try had been killed at its work
+        where.with_name(where.name + "0").write_bytes(b"half")
+        write_table(table, where)
+
+    monkeypatch.setattr(pq, "write_table", twice)
+    X = rows()
+    storage.store(da.from_array(X, chunks=(20, 2)), tmp_path / "rows.parquet", ["a", "b", "c"])
+    assert len(list((tmp_path / "rows.parquet").iterdir())) == 6
+    np.testing.assert_array_equal(pd.read_parquet(tmp_path / "rows.parquet").to_numpy(), X)

@@ -1,0 +1,49 @@
+"""Which search method="auto" takes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from metricforge_cases.neighbors import (
+    few_values,
+    gaussian,
+    integers,
+    naive,
+)
+from scipy import sparse
+
+from metricforge import neighbors
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "itself", "expected"),
+    [
+        (500, 2, True, "tree"),
+        (1_000_000, 3, False, "tree"),
+        (20_000, 16, True, "exact"),
+        (32_561, 123, True, "exact"),
+        (60_000, 50, True, "exact"),
+        (120_000, 50, True, "pynndescent"),
+        (1_000_000, 64, True, "pynndescent"),
+        (1_000_000, 64, False, "exact"),
+    ],
+)
+def test_auto_by_shape(n, d, itself, expected):
+    X = np.broadcast_to(np.arange(float(n))[:, None], (n, d))
+    assert neighbors.choose(X, X if itself else X[:1000], itself) == expected
+
+
+def test_auto_has_no_tree_for_few_distinct_rows(rng):
+    X = few_values(rng, 5000)
+    assert neighbors.choose(X, X, True) == "exact"
+
+
+def test_auto_has_no_tree_for_sparse_rows():
+    X = sparse.csr_array((500, 2))
+    assert neighbors.choose(X, X, True) == "exact"
+
+
+@pytest.mark.parametrize("make", [integers, gaussian])
+def test_auto_searches(make, rng):
+    X = make(rng, 100)
+    np.testing.assert_array_equal(neighbors.search(X, 3)[0], naive(X, X, 3, exclude_self=True)[0])

@@ -1,0 +1,51 @@
+"""Searches of dask rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from metricforge_cases.neighbors import (
+    X5,
+)
+
+from metricforge import neighbors
+from metricforge.errors import InputError
+from metricforge.neighbors import choice, exhaustive, nndescent
+
+
+@pytest.mark.parametrize("chunks", [3, 40, 100])
+@pytest.mark.parametrize("whole", [True, False])
+def test_chunks_are_searched_one_by_one(chunks, whole):
+    import dask.array as da
+
+    rng = np.random.default_rng(5)
+    X = rng.integers(0, 3, size=(100, 4)).astype(float) if whole else rng.normal(size=(100, 4))
+    lazy = da.from_array(X, chunks=(chunks, -1))
+    for lazily, wanted in [
+        (neighbors.search(lazy, 7), neighbors.search(X, 7)),
+        (neighbors.search(lazy, 7, queries=X[:9] + 0.5), neighbors.search(X, 7, queries=X[:9] + 0.5)),
+        (neighbors.search(X, 100, queries=lazy), neighbors.search(X, 100, queries=X)),
+    ]:
+        np.testing.assert_array_equal(lazily[0].compute(scheduler="sync"), wanted[0])
+        np.testing.assert_array_equal(lazily[1].compute(scheduler="sync"), wanted[1])
+
+
+def test_many_chunks_become_one_where_every_pair_would_take_too_long(monkeypatch):
+    import dask.array as da
+
+    X = np.random.default_rng(5).normal(size=(100, 9))
+    lazy = da.from_array(X, chunks=(30, -1))
+    assert neighbors.search(lazy, 3)[0].numblocks[0] == 4
+    monkeypatch.setattr(choice, "DESCENT_SECONDS", 1e-9)
+    monkeypatch.setattr(nndescent, "descent_search", lambda X, Q, k, own, seed: exhaustive.exact_search(X, Q, k, own))
+    monkeypatch.setattr("metricforge.rows.cluster.task_bytes", lambda: 1000)  # one index is not split, however large
+    found = neighbors.search(lazy, 3)[0]
+    assert found.numblocks[0] == 1
+    np.testing.assert_array_equal(found.compute(scheduler="sync"), neighbors.search(X, 3, method="exact")[0])
+
+
+def test_dask_rows_are_not_computed_behind_the_back():
+    import dask.array as da
+
+    with pytest.raises(InputError, match=r"X\.compute\(\)"):
+        neighbors.recall(np.zeros((5, 1), dtype=int), da.from_array(X5))

@@ -1,0 +1,41 @@
+"""Nearest rows of the same class and of others, against a search by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from metricforge.neighbors import nearest_by_class
+
+
+def by_hand(Z, codes, query, k, *, same):
+    rows = np.flatnonzero((codes == codes[query]) == same)
+    rows = rows[rows != query]
+    D = np.linalg.norm(Z[rows] - Z[query], axis=1)
+    order = np.lexsort((rows, D))[:k]
+    return rows[order], D[order]
+
+
+@pytest.mark.parametrize("chosen", [None, np.arange(60), np.array([3, 17, 18, 44])], ids=["rows", "all asked", "some"])
+@pytest.mark.parametrize("k", [1, 4, 100])
+def test_each_query_gets_its_nearest_of_both_kinds(k, chosen, rng):
+    Z, codes = rng.normal(size=(60, 9)), rng.integers(3, size=60)
+    codes[59] = 3  # alone in its class
+    seen = []
+    for found in nearest_by_class(Z, codes, k, queries=chosen):
+        assert len(set(codes[found.queries])) == 1
+        for kind, same in (("same", True), ("other", False)):
+            index, distance = getattr(found, kind)
+            for row, query in enumerate(found.queries):
+                rows, D = by_hand(Z, codes, query, k, same=same)
+                np.testing.assert_array_equal(index[row], rows)
+                np.testing.assert_allclose(distance[row], D, rtol=1e-12)
+        seen.extend(found.queries.tolist())
+    assert sorted(seen) == sorted(range(60) if chosen is None else chosen.tolist())
+
+
+def test_a_query_behind_its_duplicates_is_left_out_all_the_same():
+    Z, codes = np.zeros((6, 2)), np.array([0, 0, 0, 0, 0, 1])
+    (found,) = nearest_by_class(Z, codes, 2, queries=np.array([4]))
+    np.testing.assert_array_equal(found.same[0], [[0, 1]])
+    np.testing.assert_array_equal(found.other[0], [[5]])

@@ -1,0 +1,148 @@
+"""Exact searches against a naive sort: ties, tiles, containers, memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from metricforge_cases.neighbors import (
+    DATA,
+    EXACT,
+    constant,
+    dense_exact,
+    dense_tree,
+    far_from_origin,
+    gaussian,
+    integers,
+    mostly_zero,
+    naive,
+    repeated,
+    sorted_clusters,
+)
+from scipy import sparse
+
+from metricforge import neighbors
+from metricforge.neighbors import choice, exhaustive, tiles
+
+
+@pytest.mark.parametrize("with_queries", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("make", DATA)
+@pytest.mark.parametrize("run", EXACT)
+def test_exact_searches_agree_with_a_naive_sort(run, make, dtype, with_queries, rng, monkeypatch):
+    X = make(rng, 160).astype(dtype)
+    # queries that are rows of X must find themselves, and those that are not have ties of their own
+    queries = np.concatenate([make(rng, 40).astype(dtype)[:30], X[::13]]) if with_queries else None
+    monkeypatch.setattr(tiles, "TILE_BYTES", 8 * 8000)
+    for k in (1, 9, len(X) - 1):
+        indices, distances = run(X, k, queries)
+        expected = naive(X, X if queries is None else queries, k, exclude_self=queries is None)
+        assert indices.dtype == np.int64
+        assert distances.dtype == np.float64
+        np.testing.assert_array_equal(indices, expected[0])
+        np.testing.assert_allclose(distances, expected[1], rtol=1e-13, atol=0)
+
+
+def test_whole_rows_and_fractional_queries(rng):
+    X = 1e6 + integers(rng, 150)
+    queries = X[:40] + 0.3 * rng.random((40, 3))
+    indices, distances = dense_exact(X, 6, queries)
+    expected = naive(X, queries, 6, exclude_self=False)
+    np.testing.assert_array_equal(indices, expected[0])
+    np.testing.assert_allclose(distances, expected[1], rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize("share", [0.0, 2.0])
+@pytest.mark.parametrize("container", [sparse.csr_array, sparse.csr_matrix])
+def test_sparse_and_dense_products_find_the_same(share, container, rng, monkeypatch):
+    monkeypatch.setattr(choice, "DENSE_SHARE", share)
+    X, A = mostly_zero(rng, 200), mostly_zero(rng, 20)
+    found = neighbors.search(container(X), 7, method="exact")
+    np.testing.assert_array_equal(found[0], naive(X, X, 7, exclude_self=True)[0])
+    found = neighbors.search(container(X), 7, queries=container(A), method="exact")
+    np.testing.assert_array_equal(found[0], naive(X, A, 7, exclude_self=False)[0])
+
+
+def wide(rng, n):
+    return rng.standard_normal((10, 9001))[rng.integers(0, 10, 30)]
+
+
+@pytest.mark.parametrize("make", [gaussian, repeated, integers, sorted_clusters, mostly_zero, wide])
+@pytest.mark.parametrize("run", EXACT[:3])
+def test_tiles_do_not_change_a_bit(run, make, rng, monkeypatch):
+    if make is wide and run is dense_tree:
+        make = far_from_origin
+    X = make(rng, 200)
+    whole = run(X, 6, None)
+    for numbers, queries in [(1500, 11), (4000, 1024), (10000, 64)]:
+        monkeypatch.setattr(tiles, "TILE_BYTES", 8 * numbers)
+        monkeypatch.setattr(tiles, "TILE_QUERIES", queries)
+        found = run(X, 6, None)
+        np.testing.assert_array_equal(found[0], whole[0])
+        np.testing.assert_array_equal(found[1], whole[1])
+
+
+def test_symmetric_distances(rng):
+    X = rng.standard_normal((80, 30))
+    indices, distances = dense_exact(X, 79, None)
+    D = np.zeros((80, 80))
+    np.put_along_axis(D, indices, distances, axis=1)
+    np.testing.assert_array_equal(D, D.T)
+
+
+def count_pairs(monkeypatch):
+    """Record the number of pairs of every call that measures distances by subtraction."""
+    measured = []
+    original = exhaustive.pair_distances
+
+    def counted(X, Q, rows, cols):
+        measured.append(rows.size)
+        return original(X, Q, rows, cols)
+
+    monkeypatch.setattr(exhaustive, "pair_distances", counted)
+    return measured
+
+
+@pytest.mark.parametrize("order", ["random", "sorted"])
+def test_exact_measures_few_pairs_anew(order, rng, monkeypatch):
+    X = rng.standard_normal((1500, 6)) + 10 * rng.integers(0, 8, (1500, 1))
+    if order == "sorted":
+        X = X[np.argsort(X.sum(axis=1))]
+    measured = count_pairs(monkeypatch)
+    monkeypatch.setattr(tiles, "TILE_BYTES", 8 * 125 * 125)
+    monkeypatch.setattr(tiles, "TILE_QUERIES", 125)
+    dense_exact(X, 5, None)
+    # Each of the 12 tiles may add 2k candidates a query, and k to lower its bound; a naive search measures 1500.
+    assert 1500 * 5 <= sum(measured) <= 1500 * 12 * 3 * 5
+
+
+def test_duplicates_end_the_scan_early(monkeypatch):
+    X = np.full((3000, 4), 0.3)
+    measured = count_pairs(monkeypatch)
+    monkeypatch.setattr(tiles, "TILE_BYTES", 8 * 128 * 128)
+    dense_exact(X, 5, None)
+    assert sum(measured) < 3000 * 300
+
+
+@pytest.mark.parametrize("make", [gaussian, constant])
+def test_exact_holds_no_square_array(make, rng):
+    X = make(rng, 6000)
+    sparse.csr_array(X[:2])  # SciPy is imported before the count starts
+    tracemalloc.start()
+    try:
+        neighbors.search(X, 5, method="exact")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 120e6 < 6000**2 * 4
+
+
+def test_canonical_form_is_made_on_a_copy():
+    indptr, indices, data = np.array([0, 3, 4, 5]), np.array([2, 0, 2, 1, 0]), np.array([1.0, 5.0, 1.0, 3.0, 1.0])
+    X = sparse.csr_array((data, indices, indptr), shape=(3, 3))
+    found, distances = neighbors.search(X, 2, method="exact")
+    expected = naive(X.toarray(), X.toarray(), 2, exclude_self=True)
+    np.testing.assert_array_equal(found, expected[0])
+    np.testing.assert_allclose(distances, expected[1])
+    assert X.nnz == 5

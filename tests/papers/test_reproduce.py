@@ -1,0 +1,426 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+from metricforge_papers import krca, lpdesign, pages, simplenpkl
+from metricforge_papers.entries import ENTRIES, find, reproduce
+from metricforge_papers.result import Cell, Claim, Result, Run, paper_file, printed
+from metricforge_papers.scores import add_clustering, outstanding
+
+import metricforge as mf
+from metricforge.errors import InputError, UnknownNameError
+from metricforge.shell import main as cli
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+PAPERS = sorted({entry.paper for entry in ENTRIES})
+NEEDS_FILES = {("krca", "table2")}  # nothing stands in for the proteins
+
+
+@pytest.fixture
+def no_data(monkeypatch, tmp_path_factory):
+    """An empty data folder: what is bundled and drawn is all there is."""
+    monkeypatch.setenv("METRICFORGE_DATA", str(tmp_path_factory.mktemp("empty")))
+
+
+@cache
+def quick(paper, name):
+    return reproduce(find(paper, name)[0], quick=True)
+
+
+# ---------------------------------------------------------------------------------------------------------- every entry
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: f"{e.paper}-{e.name}")
+def test_every_entry_runs_without_data_files(entry, no_data):
+    result = quick(entry.paper, entry.name)
+    told = json.loads(pages.to_json(result))
+    assert told["command"].startswith(f"metricforge reproduce {entry.paper} {entry.name} --repeats ")
+    assert told["command"].endswith("--quick")
+    assert (told["seed"], told["repeats"]) == (0, min(2, entry.repeats))
+    assert told["protocol"]
+    assert told["where"]
+    assert told["reference"]
+    if (entry.paper, entry.name) in NEEDS_FILES:
+        assert not told["cells"]
+        assert any("SCOP" in sentence for sentence in told["missing"])
+        return
+    assert told["cells"]
+    for cell in told["cells"]:
+        assert {"ours", "std", "repeats", "paper", "paper_std"} <= set(cell)
+        assert np.isfinite(cell["ours"])
+        assert cell["std"] is None or cell["std"] >= 0
+    if entry.kind == "figure":
+        assert result.picture[:8] == b"\x89PNG\r\n\x1a\n"
+        # only the peers' own figure says nothing without them
+        assert told["claims"] or (entry.paper, entry.name) == ("lpdesign", "figure3")
+    else:
+        assert not result.picture
+
+
+def numbers(cells):
+    """Everything but times, which no run repeats."""
+    return [(c["measure"], c["row"], c["column"], c["ours"], c["std"]) for c in cells if not c["timed"]]
+
+
+@pytest.mark.parametrize(
+    ("paper", "name"),
+    [
+        ("krca", "table4"),
+        ("lpdesign", "figure2"),
+        ("idealized", "table4"),
+        ("kcr", "table1"),
+        ("simplenpkl", "table2"),
+        ("simplenpkl", "table4"),
+    ],
+)
+def test_its_command_gives_the_same_numbers(paper, name, no_data, capsys):
+    first = quick(paper, name)
+    for module in (lpdesign,):  # what one process keeps between figures must not be what makes them equal
+        module.split.cache_clear()
+        module.tuned.cache_clear()
+    assert cli.main([*first.command.split()[1:], "--json"]) == 0
+    second = json.loads(capsys.readouterr().out)
+    assert second["command"] == first.command
+    assert numbers(second["cells"]) == numbers(first.as_dict()["cells"])
+    assert numbers(second["cells"])
+
+
+def test_another_seed_gives_other_numbers(no_data):
+    first = quick("krca", "table4")
+    other = reproduce(find("krca", "table4")[0], quick=True, seed=5)
+    assert numbers(other.as_dict()["cells"]) != numbers(first.as_dict()["cells"])
+
+
+def test_with_the_papers_sets(data_folder):
+    table4 = reproduce(find("krca", "table4")[0], quick=True)
+    assert {cell.row for cell in table4.cells} == {f"{s}, {side}" for s in ("glass", "heart") for side in krca.SIDES}
+    assert all(cell.paper is not None for cell in table4.cells if cell.column == "KRCA" and cell.measure == krca.RAND)
+    table2 = reproduce(find("krca", "table2")[0], quick=True)
+    assert any("95 %" in sentence for sentence in table2.missing)
+    plain = {c.column: c.ours for c in table2.cells if c.row.endswith("no KRCA")}
+    # a Gaussian of a distance ranks as the distance does
+    assert plain["spectrum"] == pytest.approx(plain["spectrum + Gaussian"], abs=1e-12)
+
+
+def test_a_set_that_is_not_available_is_named(no_data):
+    run = Run("krca", "table4", 1)
+    assert run.load("glass", "glass") is None
+    assert run.load("glass", "glass") is None
+    assert len(run.missing) == 1
+    assert run.missing[0].startswith("glass: ")
+    result = quick("krca", "table4")
+    assert [sentence.split(":")[0] for sentence in result.missing] == ["glass", "heart"]
+    assert "Not available: glass: " in pages.markdown(result)
+
+
+# ------------------------------------------------------------------------------------------------------- printed values
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+def test_paper_files_are_well_formed(paper):
+    content = paper_file(paper)
+    assert set(content) == {"reference", "entries"}
+    assert set(content["entries"]) == {entry.name for entry in find(paper)}
+    for name in content["entries"]:
+        there = printed(paper, name)
+        assert there.where
+        assert there.about.endswith(".")
+        assert there.measures or there.says
+        for measure in there.measures.values():
+            assert measure.better in ("higher", "lower")
+            assert measure.grain >= 0
+            for row, values in measure.values.items():
+                for column in values:
+                    assert np.isfinite(measure.mean(row, column))
+                    assert measure.std(row, column) is None or measure.std(row, column) >= 0
+                    assert ", " not in column, "what follows a comma names a variant of ours"
+            for row, column in measure.marks.items():
+                assert column in measure.values[row]
+        assert callable(getattr(import_module(f"metricforge_papers.{paper}"), name))
+
+
+@pytest.mark.parametrize(
+    ("paper", "name", "measure", "row", "column", "mean", "std"),
+    [
+        ("krca", "table1", "Rand index", "Gaussian", "RCA", 1.0, None),
+        ("krca", "table4", "Rand index", "ionosphere, little", "KRCA", 0.830, None),
+        ("idealized", "table4", "error %", "wine, linear", "learned", 10.13, None),
+        ("idealized", "table4", "alignment", "toy, linear", "training after", 0.62, None),
+        ("kcr", "table1", "test error %", "balance", "KCR", 8.94, 3.12),
+        ("simplenpkl", "table2", "Rand index %", "sonar", "LL", 70.2, 10.0),
+        ("simplenpkl", "table4", "Rand index %", "a5a", "SHL", 61.9, 1.7),
+    ],
+)
+def test_printed_values(paper, name, measure, row, column, mean, std):
+    found = printed(paper, name).measures[measure]
+    assert (found.mean(row, column), found.std(row, column)) == (mean, std)
+
+
+def test_every_row_of_table_4_but_two_has_a_mark():
+    marks = printed("krca", "table4").measures["Rand index"].marks
+    assert set(printed("krca", "table4").measures["Rand index"].values) - set(marks) == {
+        "german, little",
+        "image, little",
+    }
+
+
+# ------------------------------------------------------------------------------------------------------------- verdicts
+
+
+def result_of(ours, *, std=0.0, repeats=100, variant="our default", claims=()):
+    """Table I of krca with these two numbers; the paper has 0.502 and 1.000, higher is better."""
+    rows = ("linear", "Gaussian")
+    cells = [
+        Cell("Rand index", row, "RCA", value, std, repeats, paper, variant=variant)
+        for row, value, paper in zip(rows, ours, (0.502, 1.0), strict=True)
+    ]
+    return Result("krca", "table1", repeats, 0, "command", "protocol", tuple(cells), tuple(claims))
+
+
+@pytest.mark.parametrize(
+    ("ours", "std", "word", "good"),
+    [
+        ((0.502, 1.0), 0.0, "reproduced", 2),
+        ((0.495, 0.995), 0.0, "reproduced", 2),  # below the grain
+        ((0.6, 1.0), 0.0, "reproduced", 2),
+        ((0.6, 1.1), 0.0, "better", 2),
+        ((0.6, 0.9), 0.0, "in part", 1),
+        ((0.4, 0.9), 0.0, "not", 0),
+        ((0.4, 0.9), 1.0, "reproduced", 2),  # chance
+    ],
+)
+def test_verdicts(ours, std, word, good):
+    (verdict,) = result_of(ours, std=std).verdicts()
+    assert (verdict.word, verdict.good, verdict.total) == (word, good, 2)
+    assert verdict.ours == pytest.approx(np.mean(ours))
+    assert verdict.paper == pytest.approx(0.751)
+
+
+def test_lower_is_better_for_errors():
+    cell = Cell("error %", "toy, linear", "learned", 1.0, 0.5, 50, 9.83, variant="our default")
+    result = Result("idealized", "table2", 50, 0, "command", "protocol", (cell,))
+    assert result.verdicts()[0].word == "better"
+    assert replace(result, cells=(replace(cell, ours=15.0),)).verdicts()[0].word == "not"
+
+
+def test_claims_count_and_stand_alone():
+    holds, fails = Claim("a", True, ""), Claim("b", False, "")
+    assert result_of((0.502, 1.0), claims=[holds]).verdicts()[0].total == 3
+    assert result_of((0.502, 1.0), claims=[fails]).verdicts()[0].word == "in part"
+    alone = result_of((0.502, 1.0), variant="", claims=[holds, fails])
+    assert [(v.variant, v.word, v.ours) for v in alone.verdicts()] == [("", "in part", None)]
+    assert result_of((0.502, 1.0), variant="").verdicts() == []
+
+
+def test_baselines_and_times_are_not_judged():
+    run = Run("simplenpkl", "table2", 2)
+    run.timed, run.variants, run.baselines = {"CPU seconds"}, {"LL": "our default"}, {"sonar"}
+    for measure, row in (("CPU seconds", "iris"), ("Rand index %", "iris"), ("Rand index %", "sonar")):
+        run.add(measure, row, "LL", 1.0)
+        run.add(measure, row, "LL", 3.0)
+    cells = {(c.measure, c.row): c for c in run.cells()}
+    assert [bool(c.variant) for c in cells.values()] == [False, True, False]
+    iris = cells["Rand index %", "iris"]
+    assert (iris.ours, iris.std, iris.repeats, iris.paper) == (2.0, pytest.approx(np.sqrt(2)), 2, 97.4)
+
+
+def test_a_mark_needs_a_sure_difference():
+    run = Run("krca", "table4", 8)
+    rng = np.random.default_rng(0)
+    for _ in range(8):
+        for column, mean in (("no RCA", 0.5), ("RCA", 0.6), ("KRCA", 0.9)):
+            run.add("Rand index", "clear", column, mean + 0.01 * rng.normal())
+        for column in ("no RCA", "RCA", "KRCA"):
+            run.add("Rand index", "chance", column, 0.5 + 0.01 * rng.normal())
+    assert outstanding(run, "Rand index", ("no RCA", "RCA", "KRCA")) == {"clear": "KRCA"}
+
+
+def test_clusterings_come_with_ari_and_the_one_cluster_rand():
+    run = Run("idealized", "table3", 1)
+    y = np.array([0, 0, 0, 1])
+    add_clustering(run, "toy", "learned", y, np.array([1, 1, 1, 0]), measure="clustering error %", scale=-100)
+    add_clustering(run, "toy", "Euclidean", y, np.zeros(4, int), measure="clustering error %", scale=-100)
+    found = {(c.measure, c.column): c.ours for c in run.cells()}
+    assert found["clustering error %", "learned"] == 0
+    assert found["ARI", "learned"] == 1
+    assert found["ARI", "Euclidean"] == 0
+    # three of six pairs are similar
+    assert found["clustering error %", "Euclidean"] == found["clustering error %", "everything in one cluster"] == 50
+
+
+# ---------------------------------------------------------------------------------------------------------------- pages
+
+
+def test_json_holds_all_but_the_picture(no_data):
+    first = quick("krca", "figure1")
+    again = Result.from_dict(json.loads(pages.to_json(first)))
+    assert pages.to_json(again) == pages.to_json(first)
+    assert pages.markdown(replace(again, picture=first.picture)) == pages.markdown(first)
+
+
+def test_markdown_shows_both_numbers(no_data):
+    result = result_of((0.51, 0.99), std=0.02)
+    page = pages.markdown(replace(result, why="Because."))
+    assert "0.510 ± 0.020 (0.502)" in page
+    assert "0.990 ± 0.020 (1.000)" in page
+    assert "100 (the paper: 300)" in page
+    assert "Because." in page
+
+
+def test_summary_has_a_row_for_everything(tmp_path):
+    pages.write(result_of((0.6, 0.9)), tmp_path)
+    rows = [line for line in pages.summary(pages.read(tmp_path)).splitlines() if line.startswith("| ")][2:]
+    assert len(rows) == len(ENTRIES)
+    (row,) = [row for row in rows if "krca, Table I]" in row]
+    assert "[krca, Table I](krca-table1.md)" in row
+    assert "in part (our default)" in row
+    assert "| 0.75 | 0.751 |" in row
+    assert sum("| not run |" in row for row in rows) == len(ENTRIES) - 1
+    with pytest.raises(InputError, match="holds no results"):
+        pages.read(tmp_path / "nowhere")
+
+
+# -------------------------------------------------------------------------------------------------------------- command
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: f"{e.paper}-{e.name}")
+def test_committed_results_are_whole_runs_and_their_pages_follow(entry):
+    name = f"{entry.paper}-{entry.name}"
+    told = json.loads((RESULTS / f"{name}.json").read_text())
+    result = Result.from_dict(told)
+    assert result.command.startswith(f"metricforge reproduce {entry.paper} {entry.name} --repeats {entry.repeats}")
+    assert "--quick" not in result.command
+    assert result.cells
+    assert told["verdicts"] == result.as_dict()["verdicts"]
+    picture = RESULTS / f"{name}.png"
+    assert picture.is_file() == (entry.kind == "figure")
+    page = pages.markdown(replace(result, picture=b"drawn" if picture.is_file() else b""))
+    assert (RESULTS / f"{name}.md").read_text() == page
+
+
+def test_the_committed_summary_follows_from_the_results():
+    assert (RESULTS / "summary.md").read_text() == pages.summary(pages.read(RESULTS))
+
+
+def test_list(capsys):
+    assert cli.main(["reproduce"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    for entry in ENTRIES:
+        assert any(line.split()[:2] == [entry.paper, entry.name] for line in lines)
+    assert cli.main(["reproduce", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == len(ENTRIES)
+
+
+def test_one_entry_is_printed_and_written(no_data, tmp_path, capsys):
+    folder = tmp_path / "new"
+    assert cli.main(["reproduce", "krca", "figure1", "--quick", "--out", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert "rows on their side of the best line" in out
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "krca-figure1.json",
+        "krca-figure1.md",
+        "krca-figure1.png",
+        "summary.md",
+    ]
+    assert "krca, Fig. 1" in (folder / "summary.md").read_text()
+
+
+def test_quick_writes_nothing_unasked(no_data, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["reproduce", "krca", "figure1", "--quick", "--repeats", "1"]) == 0
+    assert list(tmp_path.iterdir()) == []
+    assert "--repeats 1 --seed 0 --quick" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (["krac"], "did you mean 'krca'"),
+        (["krca", "table9"], "krca has no 'table9'"),
+        (["krca", "figure1", "--repeats", "0"], "--repeats must be a whole number of at least 1"),
+        (["krca", "figure1", "--quick", "--seed", "-1"], "--seed must be a whole number of at least 0"),
+    ],
+)
+def test_bad_input_is_a_sentence(argv, told, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["reproduce", *argv]) == 2
+    assert told in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_progress_is_told(no_data):
+    seen = []
+
+    class Watcher:
+        @mf.hookimpl
+        def metricforge_step(self, event):
+            seen.append(event)
+
+    from metricforge.registry import registry
+
+    watcher = Watcher()
+    registry.register(watcher, name="watcher")
+    reproduce(find("krca", "figure1")[0], quick=True)
+    own = [event for event in seen if event.task == "krca figure1"]
+    assert [(e.step, e.total) for e in own[:-1]] == [(0, 2), (1, 2)]
+    assert own[-1].done
+
+
+def test_unknown_names():
+    with pytest.raises(UnknownNameError):
+        find("simplenpk")
+    assert len(find()) == len(ENTRIES)
+    assert {e.name for e in find("kcr")} == {"table1", "figure1"}
+
+
+# ------------------------------------------------------------------------------------------------ what is computed here
+
+
+def test_three_ways_to_add_a_chunklet_agree(rng):
+    X = rng.normal(size=(24, 5))
+    K = mf.kernels.RBF(0.2)(X)
+    anew = krca.recompute(K)
+    grown = krca.equation_10(krca.recompute(K[:22, :22]), K[:22, 22:], K[22:, 22:])
+    np.testing.assert_allclose(grown, anew, atol=1e-12)
+    # the definition: H (I + KH/c)⁻¹
+    H = np.kron(np.eye(12), np.eye(2) - 0.5)
+    np.testing.assert_allclose(anew, H @ np.linalg.inv(np.eye(24) + K @ H), atol=1e-12)
+    _, factor = krca.timed_appends(K, 10, 6)
+    np.testing.assert_allclose(factor.packed, krca.factorise(K).packed, atol=1e-12)
+
+
+def test_the_semidefinite_program_finds_what_the_closed_form_does(rng):
+    X = np.concatenate([rng.normal(size=(12, 2)), rng.normal(size=(12, 2)) + 4])
+    y = np.repeat([0, 1], 12)
+    pairs = mf.Pairs.from_labels(y, components=0.6, seed=0)
+    L = simplenpkl.laplacian(X, 5)
+    solver = simplenpkl.paper_setting(n_neighbors=5, B=1.0)
+    closed = mf.learn(X, pairs, method="simplenpkl", kernel=mf.kernels.Linear(), solver=solver)
+    K = simplenpkl.program(L, pairs, hinge=False)
+    E = closed.report.embedding
+    np.testing.assert_allclose(K, E @ E.T, atol=2e-3)
+
+
+def test_splits_are_disjoint_and_scaled_on_the_training_part():
+    from metricforge_papers import kcr
+
+    part = kcr.split("iris", 0)
+    assert [len(part[f"X_{p}"]) for p in ("train", "validate", "test")] == [75, 30, 45]
+    np.testing.assert_allclose([part["X_train"].min(axis=0), part["X_train"].max(axis=0)], [[0] * 4, [1] * 4])
+    triples = lpdesign.split("iris", 0)["triples"]
+    assert triples.shape == (1500, 3)
+    assert (triples[:, 0] != triples[:, 1]).all()
+
+
+def test_counts_of_substrings_stand_for_the_strings():
+    from metricforge.kernels import substring_counts
+
+    strings = ["MKVLAAGIVGLCAKVL", "AAGIVMKVLL", "GGSGGSMKV", "WWWYVLA"]
+    counts = krca.LINEAR.normalized()(substring_counts(strings, 3))
+    np.testing.assert_allclose(counts, mf.kernels.Spectrum(3).normalized()(strings), atol=1e-12)

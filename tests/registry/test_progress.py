@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import io
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import metricforge as mf
+from metricforge.registry import progress
+from metricforge.registry.progress import Event
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    screen = Terminal()
+    # pytest puts its own sys.stderr back between a fixture and its test
+    monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=screen))
+    monkeypatch.setattr(progress, "_bar", progress._Bar())
+    monkeypatch.setattr(progress._Bar, "delay", 0.0)
+    monkeypatch.setattr(progress._Bar, "interval", 0.0)
+    return screen
+
+
+def test_bar_text():
+    assert progress.line(Event("krca on 9 rows", 3, 12, info={"gap": 0.25}), 2.0, width=8) == (
+        "krca on 9 rows  [##......]  25%  gap 0.25  2 s"
+    )
+    assert progress.line(Event("krca on 9 rows", 3), 2.0) == "krca on 9 rows  step 3  2 s"
+
+
+def test_bar_is_drawn_on_a_terminal_and_wiped_at_the_end(terminal):
+    for k in range(3):
+        progress.metricforge_step(Event("fit", k, 3))
+    progress.metricforge_step(Event("fit", done=True))
+    text = terminal.getvalue()
+    assert "33%" in text
+    assert "67%" in text
+    assert text.endswith("\r\x1b[K")
+
+
+def test_quick_fits_draw_nothing(terminal, monkeypatch):
+    monkeypatch.setattr(progress._Bar, "delay", 60.0)
+    progress.metricforge_step(Event("fit", 1, 3))
+    progress.metricforge_step(Event("fit", done=True))
+    assert terminal.getvalue() == ""
+
+
+def test_silent_in_a_pipe_and_when_asked(terminal, monkeypatch):
+    monkeypatch.setenv("METRICFORGE_PROGRESS", "0")
+    progress.metricforge_step(Event("fit", 1, 3))
+    assert terminal.getvalue() == ""
+    monkeypatch.delenv("METRICFORGE_PROGRESS")
+    pipe = io.StringIO()
+    monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=pipe))
+    progress.metricforge_step(Event("fit", 1, 3))
+    assert pipe.getvalue() == ""
+
+
+def test_a_fit_begins_and_ends_even_when_it_fails(monkeypatch, plugged):
+    events = []
+    with plugged(step=lambda event: events.append((event.task, event.done))):
+        mf.learn(np.eye(4), [0, 0, 1, 1], method="euclidean")
+        monkeypatch.setattr(
+            type(mf.learn(np.eye(4), [0, 0, 1, 1], method="euclidean").solver), "_solve", lambda self, problem: 1 / 0
+        )
+        with pytest.raises(ZeroDivisionError) as caught:
+            mf.learn(np.eye(4), [0, 0, 1, 1], method="euclidean")
+    assert events == [("euclidean on 4 rows", False), ("euclidean on 4 rows", True)] * 3
+    assert any("in solver Euclidean of method 'euclidean' (plugin 'euclidean')" in n for n in caught.value.__notes__)
