@@ -1,0 +1,197 @@
+"""Attacks on the public API, model files, tables and the environment: counts of outcomes, and all errors found.
+
+``python -m benchmarks.run hostile [--cases N] [--seed S] [--parts api,files]`` runs the campaign.  A case depends
+on its part, seed and number only; ``--replay api:7:1234`` repeats it.  N is the number of API cases and of model files;
+the other parts are scaled with it.
+
+====================  ==================================================================================================
+``api``               methods × hints × kernels × options × difficult rows, and the other entries of the API
+``certificates``      objectives, gaps and statuses against feasible points, and against cvxpy with Clarabel
+``invariances``       repetition, order of rows, threads, chunks, sparse rows, files
+``files``             model files: damaged, or forged with a valid digest
+``tables``            files of rows and hints, settings and arguments, through the command line
+``memory``            public calls under a small budget
+``faults``            signals, full disks, killed workers and schedulers, concurrent threads and processes
+``soak``              two thousand fits in one process
+====================  ==================================================================================================
+
+`bounded` runs a small campaign in about a minute, for the test suite.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..run import Table
+from .trial import GOOD, ORDER, Outcome, Verdict
+from .worker import PARTS, Worker
+
+CASES = 10_000
+QUICK = 0.006
+"""Share of a full run with --quick."""
+SHOWN = 40
+"""Findings listed in the notes of the table; its details have all of them."""
+
+
+@dataclass
+class Campaign:
+    """Outcomes of many cases."""
+
+    counts: dict[str, Counter[Verdict]] = field(default_factory=lambda: defaultdict(Counter))
+    seconds: Counter[str] = field(default_factory=Counter)
+    found: dict[tuple[Verdict, str], list[tuple[str, Outcome, str]]] = field(default_factory=lambda: defaultdict(list))
+    figures: dict[str, tuple[float, str]] = field(default_factory=dict)
+
+    def add(self, name: str, outcome: Outcome) -> None:
+        part = name.partition(":")[0]
+        self.counts[part][outcome.verdict] += 1
+        for finding in outcome.findings:
+            self.found[finding.verdict, finding.site].append((name, outcome, finding.detail))
+        for what, value in outcome.figures.items():
+            self.figures[what] = max(self.figures.get(what, (float("-inf"), "")), (value, name))
+
+    @property
+    def bad(self) -> int:
+        """Number of cases with findings."""
+        return sum(count for each in self.counts.values() for verdict, count in each.items() if verdict not in GOOD)
+
+    def findings(self) -> Iterator[dict[str, Any]]:
+        """Yield the findings, most frequent first, each with its shortest case."""
+        for (verdict, site), cases in sorted(self.found.items(), key=lambda item: -len(item[1])):
+            name, outcome, detail = min(cases, key=lambda case: len(" ".join(case[1].description)))
+            replay = [case[0] for case in cases[:5]]
+            yield {
+                "verdict": str(verdict),
+                "site": site,
+                "cases": len(cases),
+                "shortest": name,
+                "description": outcome.description,
+                "detail": detail,
+                "replay": replay,
+            }
+
+    def table(self) -> Table:
+        columns = ["part", "cases", *map(str, ORDER), "CPU s"]
+        table = Table(columns)
+        for part, counts in self.counts.items():
+            table.add(part, counts.total(), *(counts[v] for v in ORDER), round(self.seconds[part]))
+        total: Counter[Verdict] = sum(self.counts.values(), Counter())
+        table.add("all", total.total(), *(total[v] for v in ORDER), round(self.seconds.total()))
+        return table
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the campaign."""
+    parser.add_argument("--cases", type=int, default=CASES, help=f"API cases and model files (default: {CASES})")
+    parser.add_argument("--seed", type=int, default=1, help="another seed, other cases")
+    parser.add_argument("--parts", default=",".join(PARTS), help="which parts, separated by commas")
+    parser.add_argument("--replay", metavar="PART:SEED:NUMBER", help="run one case again and show it")
+    parser.add_argument("--out", metavar="FILE", help="write all findings there, as lines of JSON")
+
+
+def run(
+    quick: bool,
+    cases: int = CASES,
+    seed: int = 1,
+    parts: str = ",".join(PARTS),
+    replay: str | None = None,
+    out: str | None = None,
+) -> Table | None:
+    if replay:
+        show(replay)
+        return None
+    campaign = Campaign()
+    for part in parts.split(","):
+        sweep(campaign, part, seed, _numbers(part, QUICK if quick else cases / CASES), report=True)
+    found = list(campaign.findings())
+    if out:
+        Path(out).write_text("".join(json.dumps(each) + "\n" for each in found))
+    table = campaign.table()
+    table.notes += notes(campaign, found, seed)
+    table.details = {"findings": found, "figures": campaign.figures}
+    return table
+
+
+def _numbers(part: str, share: float) -> range:
+    """Return the cases of a part; lists of calls and scenarios are complete from a tenth of a full run on."""
+    if part == "soak":  # the number is that of hundreds of fits
+        fits = max(1, round(20 * share))
+        return range(fits, fits + 1)
+    share = min(1.0, 10 * share) if PARTS[part].numbered else share
+    return range(max(1, round(PARTS[part].cases * share)))
+
+
+def sweep(
+    campaign: Campaign, part: str, seed: int, numbers: Any, *, end: float | None = None, report: bool = False
+) -> None:
+    """Run cases of a part, at most until the time ``end``."""
+    began = last = time.monotonic()
+    with Worker(part) as worker:
+        for done, number in enumerate(numbers, 1):
+            campaign.add(f"{part}:{seed}:{number}", worker.run(seed, number))
+            now = time.monotonic()
+            if report and now - last > 60:
+                last = now
+                bad = sum(n for v, n in campaign.counts[part].items() if v not in GOOD)
+                print(f"{part}: {done} of {len(numbers)}, {bad} bad, {now - began:.0f} s", file=sys.stderr, flush=True)
+            if end is not None and now > end:
+                break
+        campaign.seconds[part] += worker.cpu
+
+
+def bounded(
+    n_api: int = 150, n_files: int = 200, n_tables: int = 60, seconds: float = 60, *, seed: int = 0
+) -> Campaign:
+    """Run a small campaign in a limited time, for the test suite.
+
+    The cases are always the same; a slow machine runs fewer of them.
+    """
+    campaign, began = Campaign(), time.monotonic()
+    sizes = {"api": n_api, "files": n_files, "tables": n_tables}
+    for i, (part, size) in enumerate(sizes.items(), 1):
+        sweep(campaign, part, seed, range(size), end=began + seconds * i / len(sizes))
+    return campaign
+
+
+def notes(campaign: Campaign, found: list[dict[str, Any]], seed: int) -> list[str]:
+    lines = [f"seed {seed}; a case may take {PARTS['api'].seconds:.0f} s of CPU time; `--replay` runs one again"]
+    changes = {name: value for name, (value, _) in campaign.figures.items() if name.partition(": ")[2] in CHANGES}
+    if changes:
+        worst = sorted(changes.items(), key=lambda item: -item[1])[:6]
+        lines.append("largest change of a distance: " + ", ".join(f"{name} {value:.1e}" for name, value in worst))
+    added = campaign.figures.get("MB added by the second half")
+    if added:
+        lines.append(f"soak: the second half of the fits added {added[0]:.1f} MB")
+    for each in found[:SHOWN]:
+        lines.append(f"{each['verdict']}, {each['cases']} case(s): {each['site']} (`--replay {each['shortest']}`)")
+    if len(found) > SHOWN:
+        lines.append(f"and {len(found) - SHOWN} further findings")
+    return lines
+
+
+CHANGES = ("order of rows", "threads", "chunks", "sparse rows", "use in chunks", "use on sparse rows")
+
+
+def show(name: str) -> Outcome:
+    """Repeat one case and print its description and findings."""
+    part, seed, number = name.split(":")
+    with Worker(part) as worker:
+        outcome = worker.run(int(seed), int(number))
+    print(f"{name}: {outcome.verdict}, {outcome.seconds:.2f} s, {outcome.peak / 1e6:.0f} MB more at its peak")
+    for line in outcome.description:
+        print(f"  {line}")
+    if outcome.refusal:
+        print(f"refused: {outcome.refusal}")
+    for finding in outcome.findings:
+        print(f"{finding.verdict}: {finding.site}\n  {finding.detail}")
+    for what, value in outcome.figures.items():
+        print(f"{what}: {value:.3g}")
+    return outcome

@@ -1,0 +1,5 @@
+"""A worker of the campaign: `worker.Worker` starts it."""
+
+from .worker import main
+
+main()

@@ -1,0 +1,226 @@
+"""Fit twice, the second time under a change that must not matter, and compare distances.
+
+Repetition, saving and pickling must reproduce every bit.  The order of rows, threads, chunks and sparse storage may
+change rounding only.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+import metricforge as mf
+from metricforge import kernels as k
+
+from .battery import in_memory
+from .rows import Rng, pick
+from .trial import Trial, Verdict
+
+TOLERANCE = 1e-6
+"""How far distances may differ, relative to the largest, where only rounding can differ."""
+METHODS = {
+    "euclidean": ("labels",),
+    "krca": ("chunklets", "pairs"),
+    "idealized": ("pairs",),
+    "kcr": ("labels",),
+    "lpdesign": ("triplets",),
+    "simplenpkl": ("pairs",),
+}
+"""Kinds of hints that a method uses without random conversion."""
+
+
+@dataclass
+class Setting:
+    """A problem, and how to fit it."""
+
+    X: Any
+    y: Any
+    hint: str
+    method: str
+    kernel: Any
+    options: dict[str, Any]
+    pairs: Any
+    triples: Any
+    content: str
+
+    def constraint(self, order: Any = None) -> Any:
+        """Return the hint over rows in another order: row ``order[i]`` comes i-th."""
+        n = len(self.y)
+        order = np.arange(n) if order is None else order
+        place = np.empty(n, dtype=int)
+        place[order] = np.arange(n)
+        if self.hint == "labels":
+            return mf.Labels(self.y[order])
+        if self.hint == "chunklets":
+            return mf.Chunklets(self.y[order])
+        if self.hint == "triplets":
+            return mf.Triplets(place[self.triples], n=n)
+        same = self.y[self.pairs[:, 0]] == self.y[self.pairs[:, 1]]
+        return mf.Pairs(place[self.pairs[same]], place[self.pairs[~same]], n=n)
+
+    def learn(self, X: Any = None, order: Any = None) -> Any:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return mf.learn(
+                self.X if X is None else X,
+                self.constraint(order),
+                method=self.method,
+                kernel=self.kernel,
+                seed=0,
+                **self.options,
+            )
+
+
+def draw(rng: Rng) -> Setting:
+    """Draw a problem with a unique solution: rows without duplicates, and hints that need no conversion."""
+    n, d = int(rng.integers(12, 70)), int(rng.integers(2, 7))
+    y = rng.permutation(np.arange(n) % int(rng.integers(2, 4)))
+    X = rng.normal(size=(n, d)) + rng.choice([0.5, 1.5]) * rng.normal(size=(4, d))[y]
+    method = pick(rng, METHODS)
+    content = pick(rng, ["plain", "plain", "half zeros", "timestamps", "offset", "scales"])
+    if content == "timestamps" and method == "simplenpkl":
+        content = "offset"  # integers have ties among neighbours, which depend on the order of rows
+    if content == "half zeros":
+        X[rng.random(X.shape) < 0.5] = 0
+    elif content == "timestamps":
+        X = np.column_stack([1.7e9 + rng.integers(0, 3, size=n), rng.integers(0, 2, size=(n, d))]).astype(float)
+    elif content == "offset":
+        X += 1e6
+    elif content == "scales":
+        X *= 10.0 ** rng.integers(-3, 4, size=d)
+    P = np.stack(np.triu_indices(n, 1), axis=1)
+    P = P[rng.permutation(len(P))[: 3 * n]]
+    T = np.stack([rng.choice(n, 3, replace=False) for _ in range(3 * n)])
+    T = T[(y[T[:, 0]] == y[T[:, 1]]) & (y[T[:, 0]] != y[T[:, 2]])]
+    kernel = pick(rng, [None, None, k.Linear(), k.RBF("median"), k.Standardized(k.Linear()), k.Cauchy("median")])
+    options: dict[str, Any] = {}
+    if method == "simplenpkl":
+        options = {"loss": pick(rng, ["linear", "linear", "squared_hinge"])}
+    return Setting(X, y, pick(rng, METHODS[method]), method, kernel, options, P, T, content)
+
+
+def prepare(folder: Any) -> None:
+    """Import dask, which takes a second."""
+    import dask.array  # noqa: F401
+
+
+def attack(trial: Trial, rng: Rng) -> None:
+    """Fit twice, once under a change that must not matter, and compare distances."""
+    setting = draw(rng)
+    name = pick(rng, CHANGES)
+    if "sparse" in name and isinstance(setting.kernel, k.Standardized):
+        setting.kernel = None  # does not centre sparse rows, as documented, so it is another kernel there
+    n, d = setting.X.shape
+    content = setting.content
+    trial.describe(
+        f"{n} × {d} ({content}), {setting.method} from {setting.hint}, {setting.kernel!r}, {setting.options}; {name}"
+    )
+    first = trial.call("the first fit", setting.learn)
+    truth = in_memory(trial.call("its distances", first.distance, setting.X))
+    other, exact = CHANGES[name](trial, setting, first, rng)
+    other = np.asarray(in_memory(other), dtype=float)
+    top = float(np.abs(truth).max())
+    off = float(np.abs(other - truth).max())
+    trial.figure(f"{setting.method}: {name}", off / top if top else off)
+    site = f"{setting.method}: {name} changes the answer" + (f" ({content})" if content in OFFSET else "")
+    allowed = 0.0 if exact else TOLERANCE * top
+    if name == "single precision":
+        allowed = 1e-3 * top if content not in OFFSET else np.inf
+    trial.check(off <= allowed, Verdict.WRONG, site, f"by {off / top if top else off:.3g} of the largest distance")
+
+
+OFFSET = ("timestamps", "offset")
+
+
+# -------------------------------------------------------------------------------------------------------------- changes
+
+
+def _again(trial: Trial, s: Setting, metric: Any, rng: Rng) -> tuple[Any, bool]:
+    return trial.call("the same fit again", s.learn).distance(s.X), True
+
+
+def _permuted(trial: Trial, s: Setting, metric: Any, rng: Rng) -> tuple[Any, bool]:
+    order = rng.permutation(len(s.y))
+    found = trial.call("the fit on rows in another order", s.learn, s.X[order], order)
+    return trial.call("its distances", found.distance, s.X), False
+
+
+def _threads(trial: Trial, s: Setting, metric: Any, rng: Rng) -> tuple[Any, bool]:
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(4):
+        return trial.call("the fit with four threads", s.learn).distance(s.X), False
+
+
+def _chunked(trial: Trial, s: Setting, metric: Any, rng: Rng) -> tuple[Any, bool]:
+    import dask.array as da
+
+    X = da.from_array(s.X, chunks=(int(rng.integers(1, len(s.X))), int(rng.integers(1, s.X.shape[1] + 1))))
+    found = trial.call(f"the fit in chunks {X.chunks}", s.learn, X)
+    return trial.call("its distances", found.distance, s.X), False
+
+
+def _used_in_chunks(trial: Trial, s: Setting, metric: Any, rng: Rng) -> tuple[Any, bool]:
+    import dask.array as da
+
+    X = da.from_array(s.X, chunks=(int(rng.integers(1, len(s.X))), -1))
+    return trial.call("distances of rows in chunks", lambda: metric.distance(X).compute()), False
+
+
+def _sparse(trial: Trial, s: Setting, metric: Any, rng: Rng) -> tuple[Any, bool]:
+    X = pick(rng, [sparse.csr_array, sparse.csr_matrix])(s.X)
+    found = trial.call("the fit on sparse rows", s.learn, X)
+    return trial.call("its distances", found.distance, X), False
+
+
+def _used_sparse(trial: Trial, s: Setting, metric: Any, rng: Rng) -> tuple[Any, bool]:
+    return trial.call("distances of sparse rows", metric.distance, sparse.csr_array(s.X)), False
+
+
+def _saved(trial: Trial, s: Setting, metric: Any, rng: Rng) -> tuple[Any, bool]:
+    trial.call("save", metric.save, trial.folder / "case.metric")
+    return trial.call("load", mf.load, trial.folder / "case.metric").distance(s.X), True
+
+
+def _pickled(trial: Trial, s: Setting, metric: Any, rng: Rng) -> tuple[Any, bool]:
+    import pickle
+
+    return trial.call("pickle", lambda: pickle.loads(pickle.dumps(metric))).distance(s.X), True
+
+
+def _layout(trial: Trial, s: Setting, metric: Any, rng: Rng) -> tuple[Any, bool]:
+    forms: list[Callable[[Any], Any]] = [
+        np.asfortranarray,
+        lambda X: X.tolist(),
+        lambda X: X.astype(">f8"),
+        lambda X: np.repeat(X, 2, axis=1)[:, ::2],
+    ]
+    return trial.call("the fit on another layout", s.learn, pick(rng, forms)(s.X)).distance(s.X), False
+
+
+def _single(trial: Trial, s: Setting, metric: Any, rng: Rng) -> tuple[Any, bool]:
+    X = s.X.astype(np.float32)
+    # where rounding to single precision changes the rows noticeably, there is nothing to compare
+    if s.method in ("kcr", "lpdesign") or np.abs(X - s.X).max() > 1e-6 * np.abs(s.X).max():
+        return metric.distance(s.X), False
+    return trial.call("the fit in single precision", s.learn, X).distance(X), False
+
+
+CHANGES: dict[str, Callable[[Trial, Setting, Any, Rng], tuple[Any, bool]]] = {
+    "repetition": _again,
+    "order of rows": _permuted,
+    "threads": _threads,
+    "chunks": _chunked,
+    "use in chunks": _used_in_chunks,
+    "sparse rows": _sparse,
+    "use on sparse rows": _used_sparse,
+    "save and load": _saved,
+    "pickle": _pickled,
+    "layout": _layout,
+    "single precision": _single,
+}

@@ -1,0 +1,340 @@
+"""Public calls under a small memory budget: each must stay within it, intermediates included, or refuse.
+
+Each call runs in a new process.  The growth of the peak resident size is measured from the moment before the call, with
+its arguments in memory and all modules loaded by the same call on few rows.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+import metricforge as mf
+from metricforge import kernels as k
+
+from .rows import Rng
+from .trial import Trial, Verdict
+
+BUDGET = 100_000_000
+SLACK = 30_000_000
+"""Heap fragmentation and buffers of BLAS."""
+Call = Callable[[int], Callable[[], Any]]
+"""Takes a number of rows, creates the arguments and returns the call to measure."""
+
+
+def _points(n: int, d: int = 20) -> Any:
+    return np.random.default_rng(0).normal(size=(n, d))
+
+
+def _labels(n: int) -> Any:
+    return np.arange(n) % 3
+
+
+def _learn(method: str, n: int, d: int = 20, **options: Any) -> Call:
+    def make(size: int) -> Callable[[], Any]:
+        X, y = _points(size, d), _labels(size)
+        return lambda: mf.learn(X, y, method=method, **options)
+
+    make.n = n  # type: ignore[attr-defined]
+    return make
+
+
+def _used(n: int, method: str, use: Callable[[Any, Any], Any], *, rows: int = 600, d: int = 20, **options: Any) -> Call:
+    """Learn from few rows, use on many."""
+
+    def make(size: int) -> Callable[[], Any]:
+        metric = mf.learn(_points(min(rows, size), d), _labels(min(rows, size)), method=method, **options)
+        A = _points(size, d)
+        return lambda: use(metric, A)
+
+    make.n = n  # type: ignore[attr-defined]
+    return make
+
+
+def _made(n: int) -> Callable[[Callable[[int], Callable[[], Any]]], Call]:
+    def mark(make: Any) -> Call:
+        make.n = n
+        return make  # type: ignore[no-any-return]
+
+    return mark
+
+
+@_made(1500)
+def _update(size: int) -> Callable[[], Any]:
+    metric = mf.learn(_points(size), np.arange(size) // 2, method="krca")
+    X, y = _points(size), np.arange(size) // 2
+    return lambda: metric.update(X, mf.Chunklets(y))
+
+
+@_made(4000)
+def _precomputed(size: int) -> Callable[[], Any]:
+    X = _points(size)
+    K = X @ X.T
+    return lambda: mf.learn(K, _labels(size), method="krca", kernel=k.Precomputed())
+
+
+@_made(40_000)
+def _closed(size: int) -> Callable[[], Any]:
+    pairs = mf.Pairs([(i, i + 1) for i in range(size - 1)], n=size)
+    return pairs.closed
+
+
+@_made(2_000_000)
+def _from_labels(size: int) -> Callable[[], Any]:
+    y = _labels(size)
+    return lambda: mf.Pairs.from_labels(y)
+
+
+@_made(2_000_000)
+def _to_triplets(size: int) -> Callable[[], Any]:
+    labels = mf.Labels(_labels(size))
+    return lambda: labels.to(mf.Triplets)
+
+
+@_made(300_000)
+def _kmeans(size: int) -> Callable[[], Any]:
+    Z = _points(size, 5)
+    return lambda: mf.tasks.constrained_kmeans(Z, min(60, size), n_init=1, max_iter=3)
+
+
+@_made(20_000)
+def _linked_kmeans(size: int) -> Callable[[], Any]:
+    Z = _points(size, 5)
+    pairs = mf.Pairs((), np.stack([np.arange(0, size - 1, 2), np.arange(1, size, 2)], axis=1), n=size)
+    return lambda: mf.tasks.constrained_kmeans(Z, min(200, size // 2), pairs, n_init=1, max_iter=2)
+
+
+@_made(8000)
+def _alignment(size: int) -> Callable[[], Any]:
+    Z, y = _points(size, 5), _labels(size)
+    return lambda: mf.tasks.alignment(y, Z=Z)
+
+
+@_made(20_000)
+def _retrieval(size: int) -> Callable[[], Any]:
+    X, y = _points(size, 5), _labels(size)
+    return lambda: mf.tasks.retrieval_auc(k.RBF(0.1), X, y, queries=np.arange(min(300, size)))
+
+
+@_made(300_000)
+def _triplet_accuracy(size: int) -> Callable[[], Any]:
+    X, triplets = _points(2000, 50), mf.Triplets.from_labels(_labels(2000), n_triplets=size)
+    return lambda: mf.tasks.triplet_accuracy(k.RBF(0.1), X, triplets)
+
+
+@_made(8000)
+def _eigen(size: int) -> Callable[[], Any]:
+    A = sparse.random_array((size, size), density=5 / size, rng=np.random.default_rng(0), format="csr")
+    A = A + A.T
+    return lambda: mf.eigen.top(A, min(1200, size // 2), tol=1e-2)
+
+
+@_made(3000)
+def _eigen_dense(size: int) -> Callable[[], Any]:
+    A = _points(size, size)
+    A = A + A.T
+    return lambda: mf.eigen.top(A, 4)
+
+
+@_made(40_000)
+def _search(size: int) -> Callable[[], Any]:
+    X = _points(size, 30)
+    return lambda: mf.neighbors.search(X, 10)
+
+
+@_made(40_000)
+def _search_sparse(size: int) -> Callable[[], Any]:
+    X = sparse.random_array((size, 3000), density=0.002, rng=np.random.default_rng(0), format="csr")
+    return lambda: mf.neighbors.search(X, 5, queries=X[:500])
+
+
+@_made(2_000_000)
+def _graph(size: int) -> Callable[[], Any]:
+    indices = np.random.default_rng(0).integers(0, size, size=(size, 5))
+    indices = np.where(indices == np.arange(size)[:, None], (indices + 1) % size, indices)
+    return lambda: mf.neighbors.graph(indices)
+
+
+@_made(3000)
+def _project(size: int) -> Callable[[], Any]:
+    A = _points(size, size)
+    A = A + A.T
+    return lambda: mf.psd.project(A)
+
+
+@_made(30_000)
+def _represent(size: int) -> Callable[[], Any]:
+    X = _points(size)
+    return lambda: mf.space.represent(k.RBF(0.01), X, 400).features
+
+
+@_made(12_000)
+def _rule(size: int) -> Callable[[], Any]:
+    X, y = _points(size, 5), _labels(size)
+    metric = mf.learn(X[:400], y[:400], method="kcr", rank=40)
+    rule = mf.tasks.KernelRule(metric, radius=1.0).fit(X, y)
+    return lambda: rule.predict_proba(X)
+
+
+@_made(40_000)
+def _learner(size: int) -> Callable[[], Any]:
+    X, y = _points(size), _labels(size)
+    return lambda: mf.MetricLearner("krca", rank=200, random_state=0).fit(X, y).transform(X)
+
+
+@_made(6000)
+def _strings(size: int) -> Callable[[], Any]:
+    rng = np.random.default_rng(0)
+    words = ["".join(rng.choice(list("ACDEFGHIKL"), size=60)) for _ in range(size)]
+    return lambda: mf.learn(words, _labels(size), method="krca", kernel=k.Spectrum(3).normalized(), rank=200)
+
+
+@_made(200_000)
+def _sparse_fit(size: int) -> Callable[[], Any]:
+    X = sparse.random_array((size, 500), density=0.01, rng=np.random.default_rng(0), format="csr")
+    return lambda: mf.learn(X, _labels(size), method="krca", kernel=k.Linear())
+
+
+@_made(3_000_000)
+def _sparse_wide(size: int) -> Callable[[], Any]:
+    X = sparse.random_array((200, size), density=1e-5, rng=np.random.default_rng(0), format="csr")
+    y = _labels(200)
+    return lambda: mf.learn(X, y, method="euclidean", kernel=k.Linear()).distance(X)
+
+
+@_made(20_000)
+def _manhattan(size: int) -> Callable[[], Any]:
+    metric = mf.learn(_points(500), _labels(500), method="euclidean", kernel=k.Laplacian("median"))
+    A = _points(size)
+    return lambda: metric.neighbors(A, k=3)
+
+
+@_made(200_000)
+def _csv(size: int) -> Callable[[], Any]:
+    from metricforge.cli import main
+
+    path = Path(os.environ["HOSTILE_FOLDER"]) / f"rows{size}.csv"
+    row = ",".join(["1.2345"] * 8)
+    path.write_text("a,b,c,d,e,f,g,h,class\n" + "".join(f"{row},k{i % 2}\n" for i in range(size)))
+    out = str(path.with_suffix(".metric"))
+    return lambda: main(["learn", str(path), "--label", "class", "--method", "euclidean", "-o", out])
+
+
+@_made(60_000)
+def _save(size: int) -> Callable[[], Any]:
+    path = Path(os.environ["HOSTILE_FOLDER"]) / "big.metric"
+    metric = mf.learn(_points(size, 60), _labels(size), method="euclidean")
+    return lambda: (metric.save(path), mf.load(path))
+
+
+@_made(3000)
+def _mixture(size: int) -> Callable[[], Any]:
+    made = k.Mixture([k.RBF(0.1 * i) for i in range(1, 6)], [1.0] * 5)
+    X = _points(size)
+    return lambda: made(X)
+
+
+CALLS: dict[str, Call] = {
+    "learn krca, exact": _learn("krca", 3000),
+    "learn krca, landmarks": _learn("krca", 100_000, rank=300),
+    "learn krca, linear and wide": _learn("krca", 3000, 900, kernel=k.Linear()),
+    "learn idealized": _learn("idealized", 20_000),
+    "learn idealized, RBF": _learn("idealized", 3000, kernel=k.RBF("median"), rank=300, tol=1e-2),
+    "learn kcr": _learn("kcr", 20_000, rank=300),
+    "learn kcr, all pairs": _learn("kcr", 2500, pairs="all", rank=40, max_iter=5),
+    "learn kcr, neighbours": _learn("kcr", 20_000, pairs="neighbors", rank=40, max_iter=5),
+    "learn lpdesign": _learn("lpdesign", 20_000),
+    "learn lpdesign, dominance": _learn("lpdesign", 2000, 6, cone="dd", max_iter=5),
+    "learn lpdesign, change of basis": _learn("lpdesign", 1000, 6, cone="change-of-basis", max_iter=2),
+    "learn simplenpkl": _learn("simplenpkl", 30_000),
+    "learn simplenpkl, many components": _learn("simplenpkl", 20_000, n_components=None),
+    "learn simplenpkl, Nyström": _learn("simplenpkl", 30_000, extension="nystrom"),
+    "learn simplenpkl, hinge": _learn("simplenpkl", 5000, loss="squared_hinge", max_iter=3),
+    "learn euclidean, exact": _learn("euclidean", 4000, kernel=k.RBF("median"), rank="exact"),
+    "learn auto": _learn("auto", 20_000),
+    "distance": _used(6000, "krca", lambda metric, A: metric.distance(A)),
+    "distance, linear": _used(3000, "euclidean", lambda metric, A: metric.distance(A)),
+    "distance to few": _used(100_000, "krca", lambda metric, A: metric.distance(A, A[:40])),
+    "paired_distance": _used(100_000, "krca", lambda metric, A: metric.paired_distance(A, A[::-1])),
+    "paired_distance, landmarks": _used(100_000, "kcr", lambda metric, A: metric.paired_distance(A, A[::-1])),
+    "paired_distance, Laplacian": _used(
+        100_000, "euclidean", lambda metric, A: metric.paired_distance(A, A[::-1]), kernel=k.Laplacian("median")
+    ),
+    "transform": _used(50_000, "krca", lambda metric, A: metric.transform(A), rank=60),
+    "transform, few columns of many landmarks": _used(100_000, "kcr", lambda metric, A: metric.transform(A)),
+    "transform, extension": _used(100_000, "simplenpkl", lambda metric, A: metric.transform(A)),
+    "transform, Nyström": _used(20_000, "simplenpkl", lambda metric, A: metric.transform(A), extension="nystrom"),
+    "transform, mixture": _used(20_000, "lpdesign", lambda metric, A: metric.transform(A)),
+    "neighbors": _used(50_000, "krca", lambda metric, A: metric.neighbors(A, k=5)),
+    "neighbors, mixture": _used(20_000, "lpdesign", lambda metric, A: metric.neighbors(A, k=5)),
+    "neighbors, k large": _used(50_000, "euclidean", lambda metric, A: metric.neighbors(A, k=500)),
+    "neighbors, Laplacian": _manhattan,
+    "kernel call": _used(3000, "krca", lambda metric, A: metric.kernel(A)),
+    "kernel call, mixture": _mixture,
+    "update": _update,
+    "learn, Gram matrix given": _precomputed,
+    "learn, strings": _strings,
+    "learn, sparse": _sparse_fit,
+    "learn, sparse and very wide": _sparse_wide,
+    "Pairs.closed": _closed,
+    "Pairs.from_labels": _from_labels,
+    "Labels.to(Triplets)": _to_triplets,
+    "constrained_kmeans": _kmeans,
+    "constrained_kmeans, cannot-links": _linked_kmeans,
+    "alignment": _alignment,
+    "retrieval_auc": _retrieval,
+    "triplet_accuracy": _triplet_accuracy,
+    "eigen.top, many": _eigen,
+    "eigen.top, dense": _eigen_dense,
+    "neighbors.search": _search,
+    "neighbors.search, sparse": _search_sparse,
+    "neighbors.graph": _graph,
+    "psd.project": _project,
+    "space.represent": _represent,
+    "KernelRule.predict_proba": _rule,
+    "MetricLearner.transform": _learner,
+    "save and load": _save,
+    "metricforge learn rows.csv": _csv,
+}
+
+
+def attack(trial: Trial, rng: Rng, number: int) -> None:
+    """Measure one call, chosen by ``number``."""
+    from .worker import peak_memory, reset_peak
+
+    name = list(CALLS)[number % len(CALLS)]
+    os.environ["HOSTILE_FOLDER"] = str(trial.folder)
+    make = CALLS[name]
+    size = make.n  # type: ignore[attr-defined]
+    trial.describe(f"{name}, {size} rows, METRICFORGE_MEMORY={BUDGET}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        os.environ["METRICFORGE_MEMORY"] = "100GB"
+        make(200)()
+        call = make(size)
+        os.environ["METRICFORGE_MEMORY"] = str(BUDGET)
+        gc.collect()
+        trim()
+        before = reset_peak()
+        try:
+            answer = trial.call(name, call)
+        finally:
+            growth = peak_memory() - before
+            trial.figure(f"MB: {name}", growth / 1e6)
+            if growth > BUDGET + SLACK:
+                trial.find(Verdict.BUDGET, name, f"{growth / 1e6:.0f} MB where {BUDGET / 1e6:.0f} are allowed")
+            os.environ.pop("HOSTILE_FOLDER")
+    del answer
+
+
+def trim() -> None:
+    """Return freed memory to the system, so that it does not hide allocations."""
+    ctypes.CDLL("libc.so.6").malloc_trim(0)
