@@ -1,7 +1,7 @@
-"""The cost model of docs/scaling.md: seconds of each phase as constants times counts, fitted here and checked.
+"""The cost model of docs/scaling.md: CPU time of each phase as constants times counts, fitted and checked.
 
-Each phase is run at several sizes on one thread; its constants are the non-negative numbers that explain its CPU
-seconds best, relative to each run.  One run, larger than any that was fitted, is left out and predicted.
+Each phase runs at several sizes on one thread.  Its constants are the non-negative numbers that minimise the relative
+squared error of the CPU time.  One run, larger than all fitted ones, is left out and predicted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SAMPLE = 20_000
 
 @dataclass(frozen=True)
 class Phase:
-    """What is timed at sizes (n, d, m, p), and the counts that its seconds are a sum of."""
+    """A timed call at sizes (n, d, m, p), and the counts in its cost model."""
 
     name: str
     counts: dict[str, Callable[..., float]]

@@ -1,7 +1,8 @@
-"""What dask costs and what it brings: one worker against plain NumPy, two workers against one.
+"""The overhead and the gain of dask: one worker compared with plain NumPy, two workers with one.
 
-Every row does the same work three times on one thread each: a loop over blocks in this process, one worker process,
-two worker processes.  Rows lie on the workers before the clock starts; what comes back is small, as in a fit.
+Every row of the table does the same work three times, on one thread per process: a loop over blocks in this process,
+one worker process, two worker processes.  The rows are on the workers before the clock starts, and the result is small,
+as in a fit.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from unittest import mock
 
 import numpy as np
 
-from metricforge import cluster, neighbors
+from metricforge import neighbors
 from metricforge.kernels import RBF
-from metricforge.rows import blocks, fold, gathered, split
+from metricforge.rows import blocks, cluster, fold, gathered, split
 from metricforge.space import landmark_map
 
 from .run import Table, best_of
 
 KERNEL = RBF(0.05)
 MALLOC = {"MALLOC_TRIM_THRESHOLD_": str(2**28), "MALLOC_MMAP_THRESHOLD_": str(2**26)}
-"""What docs/guides/dask.md advises for workers: dask's own setting gives memory back at every turn."""
+"""Settings for workers from docs/guides/dask.md: with those of dask itself, malloc returns freed memory at once."""
 
 
 def run(quick: bool = False) -> Table:
@@ -44,7 +45,7 @@ def run(quick: bool = False) -> Table:
             plain = on_workers(1, prepare, repeats, {})
             table.add(name, n, seconds, one / seconds, one / two, plain / seconds)
     table.notes += [
-        "to reach: one worker <= 1.15 times NumPy, two workers >= 1.6 times one",
+        "target: one worker <= 1.15 times NumPy, two workers >= 1.6 times one",
         "workers with the malloc settings of docs/guides/dask.md; last column: with those that dask sets by itself",
         f"best of {repeats}; one BLAS thread in every process, {os.cpu_count()} cores for client, scheduler, workers",
         "Gram: row sums of the n × n Gaussian Gram matrix, d = 32, a block of 50 MB at a time; features: column sums "
@@ -63,7 +64,7 @@ def on_workers(workers: int, prepare: Callable[[Any], Callable[[], Any]], repeat
         Client(local) as client,
     ):
         call = prepare(client)
-        call()  # imports on the workers
+        call()  # the workers import what they need
         return best_of(call, repeats)
 
 
@@ -93,7 +94,7 @@ def gram(n: int) -> tuple[str, int, Callable[[], Any], Any]:
     def prepare(client: Any) -> Callable[[], Any]:
         lazy = placed(client, X, step)
         turns = count()
-        # another kernel each time: the workers would remember the answer
+        # another kernel each time, or the workers would return the stored result
         return lambda: gathered(RBF(KERNEL.gamma * (1 + 1e-9 * next(turns)))(lazy).sum(axis=1))
 
     return "Gram", n, here, prepare

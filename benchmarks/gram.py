@@ -1,6 +1,6 @@
-"""How fast kernel blocks are made: entries a second, relative to this machine's GEMM and to scikit-learn.
+"""Speed of kernel blocks: entries per second, relative to GEMM on this machine and to scikit-learn.
 
-GEMM is ``X @ Y.T`` on the same rows, the least that a kernel of inner products can cost.  One BLAS thread throughout.
+GEMM is ``X @ Y.T`` on the same rows, the lower bound for a kernel of inner products.  One BLAS thread throughout.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Adult (a9a, 32,561 sparse rows of 123 features): 100,000 pairs over RBF landmarks, 1-NN error on a9a.t.
 
-Each fit runs in a process of its own with one BLAS thread; the peak is that of the whole process before the test rows
-are looked at.  Whether any setting helps is asked of training rows alone: metrics learned on three quarters of them are
-judged on the others.  Needs the published data sets (METRICFORGE_DATA).
+Each fit runs in its own process with one BLAS thread; the peak is that of the process before the test rows are used.
+Whether a setting helps is decided on training rows alone: metrics learned on three quarters of them are evaluated on
+the others.  Needs the published data sets (METRICFORGE_DATA).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FITS = (
 RANK = 100
 
 JUDGED = 8000
-"""Training rows that the study judges by."""
+"""Training rows on which the study evaluates."""
 GRID = tuple(product((10, 100), (0.3, 3, 30), (0.2, 0.6)))
 """C_D · mean ‖z‖², C_S / C_D and ν."""
 ONE = ((100, 3, 0.6), (1000, 0.3, 0.6))
@@ -96,7 +96,7 @@ def measure(which: str, pairs: int, rank: int, test_rows: int, options: dict) ->
 
 
 class Judge:
-    """Training rows of a9a in two parts, one to learn from and one to judge by."""
+    """Training rows of a9a in two parts, one to learn from and one to evaluate on."""
 
     def __init__(self, judged: int) -> None:
         X, y = mf.datasets.load("a9a")
@@ -142,7 +142,7 @@ class Judge:
 
 
 def study(settings: tuple, judged: int) -> list[str]:
-    """Return in words what metrics learned from a part of the training rows do on the others."""
+    """Return sentences on how metrics learned from a part of the training rows do on the others."""
     judge = Judge(judged)
     said = []
     for rank, factor, size, grid in settings:
@@ -186,7 +186,7 @@ def run(quick: bool = False) -> Table:
         f"RBF of the median width over {rank} landmarks; 1-NN on {test_rows} rows of a9a.t: the kernel itself → its "
         "landmark features, where learning starts → learned; the standard error of one figure is 0.3 points",
         "CPU and wall: the whole of mf.learn, landmarks and features included; peak: resident size of the process",
-        "to reach: 100,000 pairs within 2 GB",
+        "target: 100,000 pairs within 2 GB",
         *notes,
     ]
     return table

@@ -1,6 +1,6 @@
-"""The one solver of `idealized` against an interior point and an accelerated gradient method, to the same true gap.
+"""The solver of `idealized` compared with an interior point and an accelerated gradient method, to the same gap.
 
-Both are written out below: Mehrotra's interior point with Woodbury's identity on q = p(p + 1)/2 columns for the program
+Both are implemented below: Mehrotra's interior point with Woodbury's identity on q = p(p + 1)/2 columns for the program
 without B ⪰ 0, and accelerated projected gradient on the dual, with the exact projection, for both programs.  The pairs
 are those of `idealized-solvers` (p = 13) and random pairs of a9a over RBF landmarks (METRICFORGE_DATA).
 """
@@ -30,16 +30,16 @@ GAPS = 1e-4, 1e-6
 LIMIT = 30.0
 """CPU seconds of a reference method."""
 NARROW = 44
-"""Features up to which the interior point's matrix is of a size to be factored."""
+"""Up to this many features the matrix of the interior point is small enough to factor."""
 CHECK = 10
-"""Gradient steps between two looks at the gap."""
+"""Gradient steps between two evaluations of the gap."""
 
 
 # ------------------------------------------------------------------------------------------------------------ the pairs
 
 
 def wine_pairs(N: int, C: float = 1000, ratio: float = 1, nu: float = 0.6) -> Program:
-    """Random pairs of wine data, standardised and drawn again with noise; C_D = C / mean ‖z‖², C_S = ratio · C_D."""
+    """Random pairs of standardised wine data, resampled with noise; C_D = C / mean ‖z‖², C_S = ratio · C_D."""
     X, y = mf.datasets.load("wine")
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     rng = np.random.default_rng(0)
@@ -75,7 +75,7 @@ def positive_part(B: Array) -> Array:
 
 
 def bounds(program: Program, alpha: Array, psd: bool) -> tuple[float, float, float]:
-    """Return the primal value of B(α) or of its PSD part, the dual value of α, and what gaps are relative to."""
+    """Return the primal value of B(α) or of its PSD part, the dual value of α, and the scale of gaps."""
     B = program.z.gather(program.sign * alpha)
     B = positive_part(B) if psd else B
     norm = float(np.square(B).sum())
@@ -197,7 +197,7 @@ def ours(program: Program, psd: bool) -> tuple[list[float | None], float]:
 def reference(
     program: Program, psd: bool, method: Callable[[], Iterator[Array]], every: int, limit: float
 ) -> tuple[list[float | None], float]:
-    """Return the CPU seconds of a method to each gap, looks at the gap included, and the last gap."""
+    """Return the CPU seconds of a method to each gap, including evaluations of the gap, and the last gap."""
     start = time.process_time()
     times: list[float | None] = [None] * len(GAPS)
     best, bound = np.inf, -np.inf

@@ -1,8 +1,8 @@
-"""The solver of `idealized` against general solvers on the N × N Hessian of the printed program, p = 13.
+"""The solver of `idealized` compared with general solvers on the N × N Hessian of the printed program, p = 13.
 
-Rows are the wine data, standardised, drawn again with noise; pairs are random.  C_S = C_D = 1000 / mean ‖z‖² as by
-default and ν = 0.6, where the printed program's optimum is indefinite.  Every solver has a process of its own with one
-BLAS thread and a limit of CPU seconds; the gap is computed in the same way for all, from the multipliers returned.
+Rows are the standardised wine data, resampled with noise; pairs are random.  C_S = C_D = 1000 / mean ‖z‖², the default,
+and ν = 0.6, where the optimum of the printed program is indefinite.  Every solver has its own process with one BLAS
+thread and a limit on CPU time.  The gap is computed in the same way for all, from the multipliers returned.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ CODE = {
 
 
 def measure(how: str, N: int, limit: int = LIMIT) -> dict | str:
-    """Return what a solver needed, or why there is no answer."""
+    """Return time, memory and gap of a solver, or the reason why it gave none."""
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-c", CODE[how], how, str(N), str(limit)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
@@ -143,7 +143,7 @@ def run(quick: bool = False) -> Table:
                 ratio = f"over {LIMIT / relaxed['cpu']:.0f}" if found.startswith("over") else ""
                 table.add(N, peer, found, "", "", "", ratio)
     table.notes += [
-        "to reach: >= 1000 times PIQP at 5k; 200k pairs in about a second; exact PSD <= 2 times relaxed",
+        "target: >= 1000 times PIQP at 5k; 200k pairs in about a second; exact PSD <= 2 times relaxed",
         "CPU ratio: against metricforge's relaxed solve of the same pairs, best of five; one BLAS thread for all",
         f"peers: printed dual, dense N × N Hessian, which is formed inside their time; {LIMIT} CPU seconds at the most",
         "added MB: growth of the peak resident size over the process with its pairs loaded; at 20k the Hessian alone "

@@ -1,10 +1,10 @@
-"""Test error of the kernel rule on the four sets of Sriperumbudur, Lang & Lanckriet (2008), beside their Table 1.
+"""Test error of the kernel rule on the four sets of Sriperumbudur, Lang & Lanckriet (2008), next to their Table 1.
 
 Their protocol: 20 random splits, 50 % for training, 20 % for validation, 30 % for testing; a Gaussian kernel with
-ν in 2^{-4..4}, λ in 10^{-3..3}, chosen on the validation part.  Not stated there: features are scaled to [0, 1] on the
-training part; among equal validation errors the pair whose neighbours in the grid do best is taken, then the larger λ.
-Peers get the same splits: k-NN, NCA, LMNN and ITML with k in {1, 3, 5, 7} chosen on the validation part, the paper's
-Kernel-NN with ν and k, and a Gaussian SVM with ν and C in 10^{-3..3}.
+ν in 2^{-4..4}, λ in 10^{-3..3}, chosen on the validation part.  The paper does not state the following: features are
+scaled to [0, 1] on the training part; among equal validation errors the pair whose neighbours in the grid have the
+least error is chosen, then the larger λ.  Peers get the same splits: k-NN, NCA, LMNN and ITML with k in {1, 3, 5, 7}
+chosen on the validation part, the paper's Kernel-NN with ν and k, and a Gaussian SVM with ν and C in 10^{-3..3}.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+from metricforge_papers.kcr import PEER_CODE, SETS, split
 
 import metricforge as mf
 from metricforge.errors import ConvergenceWarning
 from metricforge.kernels import RBF, Linear
-from metricforge.reproduce.kcr import PEER_CODE, SETS, split
 from metricforge.tasks import KernelRule
 
 from .peers import NEEDS, peer_results
@@ -139,7 +139,7 @@ def baselines(part: dict[str, np.ndarray]) -> list[float]:
         return ((KNeighborsClassifier(k), rows) for k in K)
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # NCA at its limit of steps
+        warnings.simplefilter("ignore")  # NCA stops at its iteration limit
         nca = NeighborhoodComponentsAnalysis(random_state=0).fit(X, y)
     columns = ([RBF(nu)(A, X) for A in sets] for nu in NU)
     return [

@@ -1,7 +1,7 @@
-"""Adult and letter: time of a fit, and test error with the joint and the validated radius beside raw neighbours.
+"""Adult and letter: time of a fit, and test error with the joint and the validated radius and of raw neighbours.
 
-Each fit runs in a process of its own, after one that loads the compiled loops.  Adult: the 32,561 rows of a9a, tested
-on the 16,281 of a9a.t.  Letter: 15,000 rows drawn at random, tested on the other 5,000, features standardised.
+Each fit runs in its own process, after one that loads the compiled loops.  Adult: the 32,561 rows of a9a, tested on the
+16,281 of a9a.t.  Letter: 15,000 random rows, tested on the other 5,000, with standardised features.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def run(quick: bool = False) -> Table:
         scores = (r["found"]["joint_radius"], r["found"]["radius"], *r["raw"].values())
         table.add(name, n, rank, r["rows_compared"], r["n_pairs"], *cost, *(f"{e:.2f}" for e in scores))
     table.notes += [
-        "to reach: Adult at most 15 % in about 5 s on two idle cores",
+        "target: Adult at most 15 % in about 5 s on two idle cores",
         "seconds of mf.learn: landmarks, features, descent, certificate and the validation of the radius; peak of the "
         "whole process, data and scores included",
         "Gaussian kernel of the median width, every option at its default; validated: the radius of least error on "

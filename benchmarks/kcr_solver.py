@@ -1,8 +1,8 @@
-"""CPU time until our descent has what the paper's gradient projection has after a fixed budget.
+"""CPU time until the descent reaches the value of the paper's gradient projection after a fixed budget.
 
-The problem is eq. (9) on half of each set with a Gaussian kernel of the median width and our default λ.  The paper's
-Algorithm 1 works on Σ (n × n): a step against the subgradient, then alternating projections onto Σ ⪰ 0 and 1'Σ1 = 0.
-It gives no step sizes; the best of several is taken, each with the whole budget, and its best iterate counts.
+The problem is eq. (9) on half of each set with a Gaussian kernel of the median width and the default λ.  The paper's
+Algorithm 1 works on Σ (n × n): a step along the negative subgradient, then alternating projections onto Σ ⪰ 0 and
+1'Σ1 = 0.  It gives no step sizes: several are run, each with the whole budget, and the best iterate of the best counts.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def run(quick: bool = False) -> Table:
             *(first(trace, bound * (1 + part)) for part in (1e-2, 1e-3)),
         )
     table.notes += [
-        f"CPU seconds on one thread; budget {budget:g} s; to reach: ratios >= 300, balance to 1 % in 0.5 s",
+        f"CPU seconds on one thread; budget {budget:g} s; target: ratios >= 300, balance to 1 % in 0.5 s",
         "ours counts features, coordinates, start, steps and certificates, not the loading of compiled loops nor the "
         "exact value after every step, which only this table needs",
         f"ours: the median of {REPEATS} runs from each start, the last two columns one run",
@@ -72,7 +72,7 @@ def half(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def gradient_projection(K: np.ndarray, y: np.ndarray, lam: float, step: float, budget: float) -> float:
-    """Algorithm 1; the least value of eq. (9) seen within the budget."""
+    """Run Algorithm 1; return the least value of eq. (9) within the budget."""
     n = len(K)
     tau = np.where(y[:, None] == y, 1.0, -1.0)
     plus = (tau > 0).sum(axis=1)
@@ -140,12 +140,12 @@ def descend(K: np.ndarray, y: np.ndarray, lam: float, seed: int | None) -> tuple
 
 
 def reach(K: np.ndarray, y: np.ndarray, lam: float, seed: int | None, target: float) -> float:
-    """When the target is reached: the median of some runs, for milliseconds vary with what else the machine does."""
+    """Return the median time to the target over several runs, because milliseconds vary with other load."""
     return float(np.median([first(descend(K, y, lam, seed)[0], target) for _ in range(REPEATS)]))
 
 
 class Clock:
-    """CPU seconds that leaves out what only the table needs."""
+    """A clock of CPU seconds that excludes what only the table needs."""
 
     def __init__(self) -> None:
         self.spent, self.since = 0.0, time.process_time()
@@ -159,5 +159,5 @@ class Clock:
 
 
 def first(trace: list[tuple[float, float]], target: float) -> float:
-    """When the target was reached, NaN where it was not."""
+    """Return the time to the target, NaN if it was not reached."""
     return next((seconds for seconds, value in trace if value <= target), float("nan"))

@@ -1,7 +1,7 @@
-"""A new chunklet of two: appending to the factor beside eq. (10) of the paper and beside computing eq. (8) anew.
+"""A new chunklet of two rows: appending to the factor, eq. (10) of the paper, and computing eq. (8) again.
 
 The first three columns of times are the paper's own measurement (its Figure 3): expression (8) after one more chunklet,
-the kernel's values given.  The last two are whole calls, kernel values, certificate and report included.
+given the kernel values.  The last two are complete calls, including kernel values, certificate and report.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import time
 from statistics import median
 
 import numpy as np
+from metricforge_papers.krca import CONSTANT, equation_10, factorise, recompute, timed_appends, typical
 
 import metricforge as mf
-from metricforge.reproduce.krca import CONSTANT, equation_10, factorise, recompute, timed_appends, typical
 
 from .run import Table
 
@@ -34,7 +34,7 @@ def whole_calls(X: np.ndarray, n: int, count: int) -> tuple[float, float]:
 
 
 def run(quick: bool = False) -> Table:
-    import scipy.linalg  # noqa: F401 - with its own BLAS, which the limit must find loaded
+    import scipy.linalg  # noqa: F401 - SciPy has its own BLAS, which must be loaded for the limit to apply
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):
@@ -86,6 +86,6 @@ def measure(quick: bool) -> Table:
         f"{count} one after another",
         "largest difference: of the factor after all appends from the one of all rows at once, relative",
         f"Gaussian kernel on {WIDTH} features, chunklets of two; its values are given in all columns but the last two",
-        "to reach: recompute ÷ append >= 1000 and eq. (10) ÷ append >= 20 for n_A >= 1000",
+        "target: recompute ÷ append >= 1000 and eq. (10) ÷ append >= 20 for n_A >= 1000",
     ]
     return table

@@ -1,6 +1,6 @@
-"""Degenerate input: metric-learn's RCA beside ours.
+"""Degenerate input: metric-learn's RCA and metricforge.
 
-metric-learn needs scikit-learn < 1.8 and so an environment of its own; METRICFORGE_PEERS names its Python
+metric-learn needs scikit-learn < 1.8 and therefore its own environment; METRICFORGE_PEERS names its Python
 (``python -m venv peers && peers/bin/pip install metric-learn "scikit-learn<1.8"``, then
 ``METRICFORGE_PEERS=peers/bin/python``).  Without it the column says "not run".
 """
@@ -62,7 +62,7 @@ def ours(X: np.ndarray, groups: np.ndarray, **options: Any) -> str:
 
 
 def peer(inputs: dict[str, tuple[np.ndarray, np.ndarray]]) -> tuple[dict[str, str], dict[str, Any]]:
-    """What metric-learn says to each input, and the Mahalanobis matrices it learned."""
+    """Return the outcome of metric-learn on each input, and the Mahalanobis matrices it learned."""
     python = os.environ.get("METRICFORGE_PEERS")
     if not python:
         return dict.fromkeys(inputs, "not run"), {}

@@ -1,4 +1,4 @@
-"""Time and memory of the streamed low-rank route, each size in a process of its own."""
+"""Time and memory of the streamed low-rank solver, each size in its own process."""
 
 from __future__ import annotations
 
@@ -39,6 +39,6 @@ def run(quick: bool = False) -> Table:
         f"standard normal rows of {WIDTH} features in chunklets of two at random places, Gaussian of the median width, "
         f"m = {RANK} landmarks",
         "peak: resident size of the whole process, rows and libraries included; before the fit: the same without it",
-        "to reach: under 0.6 GB at 500,000 rows, linear in the rows",
+        "target: under 0.6 GB at 500,000 rows, linear in the rows",
     ]
     return table

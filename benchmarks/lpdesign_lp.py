@@ -1,8 +1,8 @@
-"""The design against the linear program as printed, with its n²/2 auxiliary variables, on HiGHS.
+"""The design compared with the linear program as printed, with its n²/2 auxiliary variables, on HiGHS.
 
 Housing rows, 39 weak bases and white, 1500 triples, γ1 = 0.01, γ2 = 0.001.  The printed program is built from CSR
-arrays and solved by HiGHS's simplex method and by its interior point method; every solver has a process of its own.
-At n = 425 the simplex method takes 52 minutes, so that figure is quoted, not measured.
+arrays and solved by the simplex method and by the interior point method of HiGHS; every solver has its own process.  At
+n = 425 the simplex method takes 52 minutes; that figure is quoted from an earlier run.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def run(quick: bool = False) -> Table:
             if found["objective"] is not None and abs(found["objective"] / ours["objective"] - 1) > 1e-6:
                 table.notes.append(f"n = {n}: {how} and metricforge differ by more than 1e-6")
     table.notes += [
-        "to reach: >= 150 times the printed program at n = 128 and >= 500 times at n = 425, at the same objective",
+        "target: >= 150 times the printed program at n = 128 and >= 500 times at n = 425, at the same objective",
         "added MB: growth of the peak resident size over the process with its data loaded",
         "quoted: one run of HiGHS 1.15 to the end on 425 housing rows, 3147 s by simplex (objective 839.464746 there); "
         "its interior point method had not finished after 3240 s",

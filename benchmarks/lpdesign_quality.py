@@ -1,9 +1,9 @@
-"""Percent correct on the nine sets of Fung, Rosales & Rao (2007), against single kernels and metric-learn.
+"""Percent correct on the nine sets of Fung, Rosales & Rao (2007), for single kernels, the design and metric-learn.
 
-The protocol of their Sec. 3: 0.85/0.15 splits, 1500 triples from the training part, 1000 from the rest, and a triple
-counts when both K_ij > K_ik and K_ij > K_jk.  Features are standardised on the training part.  Penalties are chosen
-inside the training part by `tune`.  metric-learn needs an older scikit-learn, so its methods run in an environment of
-their own, on the same splits; what they found is kept beside it, because ITML takes a minute a split.
+The protocol of their Sec. 3: 0.85/0.15 splits, 1500 triples from the training part, 1000 from the rest; a triple counts
+if both K_ij > K_ik and K_ij > K_jk.  Features are standardised on the training part.  Penalties are chosen inside the
+training part by `tune`.  metric-learn needs an older scikit-learn, so its methods run in their own environment, on the
+same splits.  Their results are cached there, because ITML takes a minute per split.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 import time
 
 import numpy as np
+from metricforge_papers.lpdesign import PEER_CODE, PEER_SECONDS, SETS, TESTING, percent, split
+from metricforge_papers.peers import NEEDS, peer_results
 from metricforge_plugins.lpdesign.solver import LPDesign
 from metricforge_plugins.lpdesign.tune import tune
 
 import metricforge as mf
 from metricforge.kernels import RBF, Polynomial
-from metricforge.reproduce.lpdesign import PEER_CODE, PEER_SECONDS, SETS, TESTING, percent, split
-from metricforge.reproduce.peers import NEEDS, peer_results
 
 from .run import Table
 
@@ -49,7 +49,7 @@ def run(quick: bool = False) -> Table:
             wins += round(float(ours[3]), 1) >= round(float(np.mean(itml)), 1)
             compared += 1
     if compared:
-        table.notes.append(f"weak + directions >= ITML on {wins} of {compared} sets (to reach: 7 of 9)")
+        table.notes.append(f"weak + directions >= ITML on {wins} of {compared} sets (target: 7 of 9)")
     if not theirs:
         table.notes.append("metric-learn's environment could not be made on this machine: its columns are empty")
     table.notes += [

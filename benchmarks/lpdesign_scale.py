@@ -1,7 +1,7 @@
-"""Rows and triples: the time and memory of one fit, each in a process of its own.
+"""Time and memory of one fit by the numbers of rows and triples, each fit in its own process.
 
-Dominance from 1,000 to 32,000 generated rows of 13 features (39 bases and white, 1500 triples, trace 0.033); none on
-Adult with 40,000 triples.
+Dominance from 1,000 to 32,000 generated rows of 13 features (39 bases and white, 1500 triples, trace 0.033); no
+dominance on Adult with 40,000 triples.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def run(quick: bool = False) -> Table:
         counts = (r["n_iter"], r["cuts"], r["passes"], r["triples_entered"])
         table.add(n, T, cone, r["bases"], r["wall"], r["cpu"], round(r["peak"]), *counts, r["gap"] / r["objective"])
     table.notes += [
-        "to reach: 32,000 rows below 300 MB and, on two idle cores, in about 15 s",
+        "target: 32,000 rows below 300 MB and, on two idle cores, in about 15 s",
         "a pass looks at n²/2 pairs of rows; it runs on all cores, so wall is about CPU over the number of idle ones",
         "the compiled loops are on disk after the first run of all",
         "gap relative to the objective, peak of the whole process, data and imports included",

@@ -1,7 +1,7 @@
-"""A million rows of 32 columns, end to end on two worker processes: learn, transform, neighbours.
+"""A million rows of 32 columns on two worker processes: learn, transform, neighbours.
 
-Rows are read from a file by the workers.  Each method runs in a process of its own, whose largest resident size and
-those of its workers are added up; the scheduler lives in the client.
+The workers read the rows from a file.  Each method runs in its own process, whose peak resident size is added to those
+of its workers; the scheduler runs in the client.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def run(quick: bool = False) -> Table:
             phases = (r["learn"], r["transform"], r["neighbors"])
             table.add(method, n, *phases, round(r["client"]), workers, f"{total:.2f}", f"{100 * r['same']:.1f}")
     table.notes += [
-        "to reach: 6 GB together",
+        "target: 6 GB together",
         f"neighbours: the 10 nearest of {queries:,} rows among all, every pair compared; same: of the row's class",
         "128 landmarks for krca and kcr; 20,000 pairs over the first 20,000 rows and tol=1e-3 for simplenpkl",
     ]

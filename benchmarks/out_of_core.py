@@ -1,7 +1,7 @@
 """Learning from a file larger than the memory of all processes together, on two workers with a memory limit.
 
-The rows are written by the workers, opened with `metricforge.open_rows`, and never pass through the client.  A worker
-over 95 % of its limit would be killed by its nanny; process ids before and after show that none was.
+The workers write the rows, `metricforge.open_rows` opens them, and they never pass through the client.  The nanny kills
+a worker above 95 % of its limit; process ids before and after show that none was killed.
 """
 
 from __future__ import annotations

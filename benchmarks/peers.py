@@ -1,5 +1,5 @@
-"""metric-learn beside us, for the benchmarks as for ``metricforge reproduce``."""
+"""metric-learn in its own environment, for the benchmarks and for ``metricforge reproduce``."""
 
-from metricforge.reproduce.peers import NEEDS, peer_results
+from metricforge_papers.peers import NEEDS, peer_results
 
 __all__ = ["NEEDS", "peer_results"]

@@ -1,8 +1,10 @@
 """Run a benchmark: ``python -m benchmarks.run NAME [--quick]``; without a name, list them.
 
-A benchmark is a module of this folder with ``run(quick) -> Table``; NAME is its file name with dashes.  The table is
-printed and, without ``--quick`` (whose sizes prove nothing), written to ``benchmarks/results/NAME.md`` and ``.json``;
-``benchmarks/README.md`` is made anew from all of them (``--readme`` does that alone).
+A benchmark is a module or package of this folder with ``run(quick) -> Table``; NAME is its name with dashes.  The table
+is printed and written to ``benchmarks/results/NAME.md`` and ``.json``, except with ``--quick``, whose sizes are too
+small to be meaningful.  ``benchmarks/README.md`` is then regenerated from all results (``--readme`` does only that).  A
+module with ``add_options(parser)`` has its own options, which ``run`` receives as keywords.  ``--label WORD`` writes
+the results to ``NAME-WORD`` instead, for instance to keep those of an earlier version.
 """
 
 from __future__ import annotations
@@ -29,11 +31,12 @@ VERSIONS = ("metricforge", "numpy", "scipy", "scikit-learn", "dask", "numba")
 
 @dataclass
 class Table:
-    """What a benchmark prints: rows of cells under column names, and sentences below."""
+    """The result of a benchmark: rows of cells under column names, and notes below."""
 
     columns: Sequence[str]
     rows: list[Sequence[Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    details: dict[str, Any] = field(default_factory=dict)  # written to the JSON file only
 
     def add(self, *cells: Any) -> None:
         if len(cells) != len(self.columns):
@@ -50,7 +53,7 @@ def show(cell: Any) -> str:
 
 
 def best_of(call: Callable[[], Any], repeats: int = 3) -> float:
-    """Return the shortest wall time of several calls: the one least disturbed by other work."""
+    """Return the shortest wall time of several calls, which is least affected by other processes."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -78,8 +81,15 @@ def peak_bytes(code: str, *, env: dict[str, str] | None = None) -> tuple[float, 
 
 
 def names() -> list[str]:
-    found = (m.name for m in pkgutil.iter_modules([str(HERE)]) if m.name not in ("run", "peers"))
-    return sorted(name.replace("_", "-") for name in found)
+    """Return the benchmarks: the modules and packages of this folder that define ``run``."""
+    modules = (m.name.replace("_", "-") for m in pkgutil.iter_modules([str(HERE)]))
+    return sorted(name for name in modules if "\ndef run(" in _source(name))
+
+
+def _source(name: str) -> str:
+    """Return the source code of a benchmark."""
+    path = HERE / name.replace("-", "_")
+    return (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()
 
 
 def machine() -> str:
@@ -89,13 +99,13 @@ def machine() -> str:
 
 
 def readme() -> str:
-    """Return all tables as last measured, each with what it measures, its machine and its versions."""
+    """Return all tables as last measured, each with its description, machine and versions."""
     lines = [
         "# Benchmarks",
         "",
-        "`python -m benchmarks.run NAME` runs one, `--quick` only to see that it runs; without a name, the list. Below "
-        "are the tables as last measured, each with its machine and versions; the same as JSON are in `results/`. This "
-        "page is written by `python -m benchmarks.run --readme`.",
+        "`python -m benchmarks.run NAME` runs a benchmark; `--quick` runs it at small sizes, to test the code. Without "
+        "a name, the command lists all benchmarks. The tables below are the latest results, each with its machine and "
+        "versions; `results/` has them as JSON. `python -m benchmarks.run --readme` generates this page.",
     ]
     unmeasured = []
     for name in names():
@@ -103,8 +113,7 @@ def readme() -> str:
         if not page.exists():
             unmeasured.append(f"`{name}`")
             continue
-        source = (HERE / f"{name.replace('-', '_')}.py").read_text()
-        about = (ast.get_docstring(ast.parse(source)) or "").split("\n\n")[0].replace("\n", " ")
+        about = (ast.get_docstring(ast.parse(_source(name))) or "").split("\n\n")[0].replace("\n", " ")
         lines += ["", f"## {name}", "", about, *page.read_text().rstrip().splitlines()[1:]]
     if unmeasured:
         lines += ["", f"Not measured yet: {', '.join(unmeasured)}."]
@@ -113,10 +122,11 @@ def readme() -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__.splitlines()[0])
-    parser.add_argument("name", nargs="?", help="which benchmark; none: list them")
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
-    parser.add_argument("--readme", action="store_true", help="write benchmarks/README.md from the results there are")
-    args = parser.parse_args()
+    parser.add_argument("name", nargs="?", help="name of a benchmark; without one, list them")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to test the code")
+    parser.add_argument("--readme", action="store_true", help="write benchmarks/README.md from the stored results")
+    parser.add_argument("--label", help="write the results to NAME-LABEL instead of NAME")
+    args, rest = parser.parse_known_args()
     if args.readme:
         (HERE / "README.md").write_text(readme())
         return 0
@@ -126,18 +136,28 @@ def main() -> int:
     if args.name not in names():
         print(f"unknown benchmark {args.name!r}; known: {', '.join(names())}", file=sys.stderr)
         return 2
+    module = importlib.import_module(f"benchmarks.{args.name.replace('-', '_')}")
+    own = argparse.ArgumentParser(prog=f"python -m benchmarks.run {args.name}")
+    if hasattr(module, "add_options"):
+        module.add_options(own)
+    options = vars(own.parse_args(rest))
     about = machine()
-    table: Table = importlib.import_module(f"benchmarks.{args.name.replace('-', '_')}").run(quick=args.quick)
-    command = f"python -m benchmarks.run {args.name}" + (" --quick" if args.quick else "")
+    table: Table | None = module.run(quick=args.quick, **options)
+    if table is None:  # the options asked for something else, such as one case of a campaign
+        return 0
+    command = " ".join(["python -m benchmarks.run", *sys.argv[1:]])
     text = "\n".join([table.markdown(), "", *(f"- {note}" for note in table.notes), f"- {about}", f"- `{command}`"])
     print(text)
     if not args.quick:
         out = HERE / "results"
         out.mkdir(exist_ok=True)
-        (out / f"{args.name}.md").write_text(f"# {args.name}\n\n{text}\n")
+        saved = f"{args.name}-{args.label}" if args.label else args.name
+        (out / f"{saved}.md").write_text(f"# {saved}\n\n{text}\n")
         rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-        content = {"name": args.name, "rows": rows, "notes": table.notes, "machine": about, "command": command}
-        (out / f"{args.name}.json").write_text(json.dumps(content, indent=1, default=str) + "\n")
+        content = {"name": saved, "rows": rows, "notes": table.notes, "machine": about, "command": command}
+        if table.details:
+            content["details"] = table.details
+        (out / f"{saved}.json").write_text(json.dumps(content, indent=1, default=str) + "\n")
         (HERE / "README.md").write_text(readme())
     return 0
 

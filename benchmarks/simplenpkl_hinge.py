@@ -1,8 +1,8 @@
-"""Eigenproblems until the gap of a hinge loss is closed: the bundle method, L-BFGS-B and the published steps.
+"""Number of eigenproblems until the gap of a hinge loss is closed: bundle method, L-BFGS-B and the published steps.
 
-Each value of the dual is one eigenproblem.  Compared are the published projected gradient with steps 1/t (Algorithm 1),
-the best response of eq. (14), L-BFGS-B on the dual, and the method's own bundle, on a1a; where the data are missing, on
-generated rows.
+Each value of the dual is one eigenproblem.  The published projected gradient with steps 1/t (Algorithm 1), the best
+response of eq. (14), L-BFGS-B on the dual, and the bundle method of `simplenpkl` are compared on a1a, or on generated
+rows if the data are missing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 from metricforge_plugins.simplenpkl.graph import graph_of
 from metricforge_plugins.simplenpkl.hinge import Dual
-from metricforge_plugins.simplenpkl.pairs import signed
+from metricforge_plugins.simplenpkl.pairs import signed_pairs
 from metricforge_plugins.simplenpkl.spectrum import positive_part
 
 import metricforge as mf
@@ -43,7 +43,7 @@ def climb(dual: Dual, rule: str, limit: int) -> None:
     weight = dual.C * dual.pairs.w
     alpha = np.ones(dual.pairs.p)
     for t in range(1, limit + 1):
-        gradient = dual.look(alpha)
+        gradient = dual.evaluate(alpha)
         if dual.closed():
             return
         if rule == "steps 1/t":
@@ -54,7 +54,7 @@ def climb(dual: Dual, rule: str, limit: int) -> None:
 
 
 class Enough(Exception):  # noqa: N818 - not an error: it unwinds the line search
-    """The gap is closed, or the limit reached."""
+    """Raised when the gap is closed or the limit reached."""
 
 
 def quasi_newton(dual: Dual, limit: int) -> None:
@@ -65,7 +65,7 @@ def quasi_newton(dual: Dual, limit: int) -> None:
     unit = np.sqrt(weight)
 
     def down(beta):
-        gradient = dual.look(unit * beta)
+        gradient = dual.evaluate(unit * beta)
         if dual.closed() or len(dual.trace) >= limit:
             raise Enough
         return -dual.value, -unit * gradient
@@ -105,7 +105,7 @@ def run(quick: bool = False) -> Table:
         bound = {"n": n, "n²/100": n * n / 100, "n²/4": n * n / 4}[B]
         squared = loss == "squared_hinge"
         for rule in ("steps 1/t", "best response", "L-BFGS-B", "bundle") if squared else ("L-BFGS-B", "bundle"):
-            dual = Dual(L, signed(hints, weights), C, float(bound), squared, find, LEVELS[-1])
+            dual = Dual(L, signed_pairs(hints, weights), C, float(bound), squared, find, LEVELS[-1])
             began = time.process_time()
             if rule == "bundle":
                 dual.solve(limit)
@@ -120,6 +120,6 @@ def run(quick: bool = False) -> Table:
         "that hold whatever part of the spectrum was found; at most "
         f"{limit} eigenproblems",
         "CPU s: until the gap is closed or the limit reached",
-        "to reach: 1e-5 in 10 eigenproblems at B <= n, in 40 at B <= n²/4",
+        "target: 1e-5 in 10 eigenproblems at B <= n, in 40 at B <= n²/4",
     ]
     return table

@@ -1,7 +1,7 @@
 """A million rows and 64 eigenvectors on one machine: time by phase and peak memory, each size in its own process.
 
-Rows of five features in 100 Gaussian clusters, ten clusters a class; one row in a hundred has a label, from which as
-many pairs as a fifth of the rows are drawn; 10 mutual neighbours.
+Rows of five features in 100 Gaussian clusters, ten clusters per class.  One row in a hundred has a label; as many pairs
+as a fifth of the rows are drawn from these labels.  10 mutual neighbours.
 """
 
 from __future__ import annotations
@@ -85,6 +85,6 @@ def run(quick: bool = False) -> Table:
         "tol = 1e-4: residuals to 1e-2 of the norm of A, which leaves the objective a relative error of 4e-6",
         "64 eigenvectors are computed; rank counts those with a positive eigenvalue, which make the embedding",
         "ARI of k-means with ten clusters (mini-batches) on the embedding, and on the rows themselves",
-        "to reach: a million rows with 64 eigenvectors within 2.5 GB",
+        "target: a million rows with 64 eigenvectors within 2.5 GB",
     ]
     return table
