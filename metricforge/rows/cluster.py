@@ -167,7 +167,7 @@ class _BlasLimit:
             for library in _libraries(len(sys.modules)).select(user_api="blas").lib_controllers:
                 if library.filepath not in self._before:  # also one that was loaded after the first user came
                     self._before[library.filepath] = library, library.num_threads
-                    library.set_num_threads(1)
+                    _set_threads(library, 1)
             self._users += 1
 
     def __exit__(self, *_: object) -> None:
@@ -175,8 +175,19 @@ class _BlasLimit:
             self._users -= 1
             if self._users == 0:
                 for library, count in self._before.values():
-                    library.set_num_threads(count)
+                    _set_threads(library, count)
                 self._before.clear()
+
+
+def _set_threads(library: Any, count: int) -> None:
+    """Set the number of threads of a BLAS library, whichever thread set it last.
+
+    threadpoolctl (3.7 and later) ignores the call while another thread that set it is alive; here the last user may
+    restore what a thread that is still alive has limited.
+    """
+    if hasattr(library, "clear_controlling_thread"):
+        library.clear_controlling_thread(force=True)
+    library.set_num_threads(count)
 
 
 _blas_limit = _BlasLimit()

@@ -407,17 +407,19 @@ def solve(self, problem):
         raise ZeroDivisionError
     return Solution(problem.kernel, Status.OPTIMAL, objective=0.0, gap=0.0, certificate="nothing is optimised")
 
-def fit(done):
+def fit(done, other_done):
     try:
         mf.learn(np.random.default_rng(0).normal(size=(20, 3)), np.arange(20) % 2, method="euclidean")
     except ZeroDivisionError:
         pass
     done.set()
+    other_done.wait(60)  # alive until the other fit has ended: threadpoolctl heeds the thread that set the limit
 
 before, limited, order = threads(), [], iter([0, 1])
-inside, first_is_out = [threading.Event(), threading.Event()], threading.Event()
+inside = [threading.Event(), threading.Event()]
+first_is_out, second_is_out = outs = [threading.Event(), threading.Event()]
 type(find_method("euclidean").solver)._solve = solve
-fits = [threading.Thread(target=fit, args=(done,)) for done in (first_is_out, threading.Event())]
+fits = [threading.Thread(target=fit, args=each) for each in (outs, outs[::-1])]
 fits[0].start()
 assert inside[0].wait(60)
 fits[1].start()
