@@ -53,10 +53,8 @@ def test_the_wheel_is_what_is_imported(environment):
 
 
 def test_used_by_name(environment):
-    python, folder = environment
     script(
-        python,
-        folder,
+        *environment,
         """
         import numpy as np, dask.array as da, metricforge as mf
         from metricforge.testing import check_kernel, check_method, check_plugin
@@ -86,10 +84,8 @@ def test_used_by_name(environment):
 
 
 def test_a_file_without_its_plugin_names_the_plugin(environment):
-    python, folder = environment
     script(
-        python,
-        folder,
+        *environment,
         """
         import metricforge as mf
         X, y = mf.datasets.load("wine")
@@ -99,7 +95,7 @@ def test_a_file_without_its_plugin_names_the_plugin(environment):
     # this environment has the project but not the plugin
     out = script(
         sys.executable,
-        folder,
+        environment[1],
         """
         import metricforge as mf
         try:
@@ -129,10 +125,8 @@ def command(python, folder, *words, code=0):
 
 
 def test_a_new_kind_is_learned_by_auto_scored_drawn_reported_saved_and_loaded(environment):
-    python, folder = environment
     script(
-        python,
-        folder,
+        *environment,
         """
         import sys
         import numpy as np, metricforge as mf
@@ -180,7 +174,7 @@ def test_a_new_kind_is_learned_by_auto_scored_drawn_reported_saved_and_loaded(en
     # in this environment the plugin is not installed, and the kernel does not need it
     script(
         sys.executable,
-        folder,
+        environment[1],
         """
         import metricforge as mf
         assert "quads" not in [plugin.name for plugin in mf.plugins()]
@@ -198,10 +192,8 @@ def test_a_new_kind_is_learned_by_auto_scored_drawn_reported_saved_and_loaded(en
 
 
 def test_the_doors_of_a_foreign_distribution_on_dask_and_by_name(environment):
-    python, folder = environment
     script(
-        python,
-        folder,
+        *environment,
         """
         import numpy as np, dask.array as da, metricforge as mf
         from metricforge.testing import check_constraint, check_plugin, check_solver

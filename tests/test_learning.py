@@ -8,6 +8,7 @@ import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
+from metricforge_cases.kinds import Ranks
 
 import metricforge as mf
 from metricforge import learning
@@ -281,25 +282,6 @@ def test_auto_takes_methods_in_the_declared_order(plugged):
         assert mf.learn(X, KINDS["idealized"]).report.method == "z-first"
     with plugged(method={"a-late": late}):
         assert mf.learn(X, KINDS["idealized"]).report.method == "idealized"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Ranks(mf.Constraint):
-    """A kind that the core does not know: a rank per row."""
-
-    values: np.ndarray
-    dropped: int = 0
-
-    @property
-    def n(self):
-        return len(self.values)
-
-    @property
-    def size(self):
-        return self.n
-
-    def _select(self, rows, position):
-        return replace(self, values=self.values[rows])
 
 
 def test_auto_for_a_kind_that_the_core_does_not_know(plugged):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 import pytest
+from metricforge_cases.kinds import Ranks
 
 import metricforge as mf
 from metricforge.constraints import Distances, Links
@@ -17,25 +15,6 @@ from metricforge.testing import check_constraint
 KINDS = (mf.Labels, mf.Pairs, mf.Chunklets, mf.Triplets)
 
 Y = np.random.default_rng(0).integers(3, size=60)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Spans(mf.Constraint):
-    """The least that a kind can be: one value per row, and nothing that is optional."""
-
-    values: Any
-    dropped: int = 0
-
-    @property
-    def n(self):
-        return len(self.values)
-
-    @property
-    def size(self):
-        return len(self.values)
-
-    def _select(self, rows, position):
-        return Spans(np.asarray(self.values)[rows], dropped=self.dropped)
 
 
 def distances(X):
@@ -61,20 +40,20 @@ def test_slicing_by_index_fields_against_a_loop(comparisons):
 
 
 def test_the_least_kind_conforms_and_the_missing_parts_are_named():
-    least = Spans(np.arange(12.0))
+    least = Ranks(np.arange(12.0))
     check_constraint(least)
-    assert least.describe() == "12 spans"
+    assert least.describe() == "12 ranks"
     assert least.satisfied(distances(np.eye(12))) == ()
     assert least.links() is None
     assert (least.lines(), least.row_classes()) == ((), None)
     with pytest.raises(
-        InputError, match=r"Spans cannot be scored; define satisfied\(distances\) in the class, or score"
+        InputError, match=r"Ranks cannot be scored; define satisfied\(distances\) in the class, or score"
     ):
         least.score(distances(np.eye(12)))
-    with pytest.raises(InputError, match=r"Spans names no index_fields; name the fields .* or define folds"):
+    with pytest.raises(InputError, match=r"Ranks names no index_fields; name the fields .* or define folds"):
         least.folds()
-    with pytest.raises(InputError, match=r"Spans cannot be read from a table: it does not define from_table"):
-        Spans.from_table({}, 3)
+    with pytest.raises(InputError, match=r"Ranks cannot be read from a table: it does not define from_table"):
+        Ranks.from_table({}, 3)
 
 
 def test_describe_is_the_name_of_the_class_in_the_right_number(comparisons):

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from metricforge_cases.tables import X, put
 
 from metricforge.errors import InputError
 from metricforge.files import dialect, read
-
-X = np.array([[1.0, 2.5], [3.0, -4.0], [0.0, 1e-3]])
-
-
-def put(path, text):
-    path.write_text(text)
-    return path
 
 
 def test_a_csv_with_names_labels_and_a_column_to_drop(tmp_path):

@@ -12,17 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from metricforge_cases.tables import X, put
 
 from metricforge.errors import InputError
 from metricforge.files import dialect, read, read_column, storage
 from metricforge.files.table import row_counters
-
-X = np.array([[1.0, 2.5], [3.0, -4.0], [0.0, 1e-3]])
-
-
-def put(path, text):
-    path.write_text(text)
-    return path
 
 
 def test_the_columns_of_a_saved_metric_are_found_by_name_or_by_place(tmp_path):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pytest
+from metricforge_cases.kinds import Links, links_to_pairs
 
 import metricforge as mf
 from metricforge.errors import InputError, MissingPluginError, UnknownNameError
@@ -169,21 +170,6 @@ class Keep(mf.Solver):
 
     def _solve(self, problem):
         return mf.Solution(problem.kernel, mf.Status.OPTIMAL, 0.0, certificate=mf.Certificate("nothing", 0.0))
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Links(mf.Constraint):
-    """Pairs of similar rows."""
-
-    pairs: Any = ()
-    n: int = 0
-    dropped: int = 0
-
-    index_fields: ClassVar = ("pairs",)
-
-
-def links_to_pairs(links, *, seed=0):
-    return mf.Pairs(links.pairs, n=links.n)
 
 
 X = np.random.default_rng(0).normal(size=(30, 3))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pytest
+from metricforge_cases.kinds import Links, links_to_pairs
 
 import metricforge as mf
 from metricforge.constraints import Satisfied
@@ -15,26 +15,16 @@ from metricforge.shell.hints import hint_kinds
 from metricforge.shell.main import main
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Order(mf.Constraint):
-    """Rows that are alike, one pair per line: the least that a kind needs."""
+class Order(Links):
+    """Rows that are alike, one pair per line, with a flag of their own."""
 
-    links: Any = ()
-    n: int = 0
-    dropped: int = 0
-
-    index_fields: ClassVar = ("links",)
     flag: ClassVar = "my-order"
     flag_help: ClassVar = "columns first, second: 100 % alike"
     table_columns: ClassVar = ("first", "second")
 
     def satisfied(self, distances):
-        near = distances.pairs(self.links) < distances.typical()
+        near = distances.pairs(self.pairs) < distances.typical()
         return (Satisfied("close pairs", int(near.sum()), len(near)),)
-
-
-def to_pairs(order, *, seed=0):
-    return mf.Pairs(order.links, n=order.n)
 
 
 def variant(**attributes):
@@ -51,7 +41,7 @@ def here(tmp_path, monkeypatch):
 
 
 def test_a_registered_kind_is_read_by_its_flag(here, plug, capsys):
-    plug(("constraint", "order", Order), ("conversion", "order->pairs", to_pairs))
+    plug(("constraint", "order", Order), ("conversion", "order->pairs", links_to_pairs))
     assert main(["learn", "rows.csv", "--my-order", "order.csv", "--method", "krca", "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary["hint"] == "20 orders"
