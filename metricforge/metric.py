@@ -1,14 +1,13 @@
-"""Metric, a learned distance, and Report, what its fit recorded."""
+"""Metric, a learned distance."""
 
 from __future__ import annotations
 
 import operator
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from . import join, neighbors
 from . import rows as _rows
 from .checks import whole_number
-from .errors import InputError, MissingPluginError, ModelFileError, UnknownNameError
+from .errors import InputError, MissingPluginError, ModelFileError
 from .files import model as modelfile
 from .files import probe
 from .files.model import MissingPart
@@ -25,6 +24,7 @@ from .join import Relations
 from .kernels import Kernel, Mixture, is_number
 from .neighbors import Search
 from .problem import Solution, Solver
+from .record import Report, short
 from .rows import cluster
 from .space import (
     FeatureMap,
@@ -37,80 +37,14 @@ from .space import (
     represent,
 )
 
+__all__ = ["Metric", "Report", "load"]
+
 Array = NDArray[Any]
 
 EXACT_NEIGHBORS = 2 * 10**9
 """Pairs of rows up to which `Metric.neighbors` compares all; beyond that, it searches the embedding first."""
 SENT_NEIGHBORS = 10**8
 """Pairs of rows beyond which a search in memory is sent to an active client: about one second of work."""
-
-
-class Report(Mapping[str, Any]):
-    """The record of a fit, by name: ``report.gap`` or ``report["gap"]``.
-
-    The core's own fields come first (method, status, objective, gap, n, ...).  What the method reports about its result
-    is in the mapping ``report.outcome``; ``report.NAME`` also finds those values, unless the core has a field of that
-    name.
-
-    Parameters
-    ----------
-    values : mapping
-        The fields of the core.
-    outcome : mapping
-        The values of the method.
-    """
-
-    def __init__(self, values: Mapping[str, Any], outcome: Mapping[str, Any] | None = None) -> None:
-        self.__dict__["_core"] = MappingProxyType(dict(values))
-        self.__dict__["outcome"] = MappingProxyType(dict(outcome or {}))
-
-    _core: Mapping[str, Any]
-    outcome: Mapping[str, Any]
-    """The values of the method, which its page lists under Outcome."""
-
-    def __getitem__(self, name: str) -> Any:
-        for values in (self._core, self.outcome):
-            if name in values:
-                return values[name]
-        raise UnknownNameError(f"the report has no {name!r}; it has {', '.join(self)}")
-
-    def __iter__(self) -> Iterator[str]:
-        yield from self._core
-        yield from (name for name in self.outcome if name not in self._core)
-
-    def __len__(self) -> int:
-        return len(self._core.keys() | self.outcome.keys())
-
-    def __getattr__(self, name: str) -> Any:
-        if name in self.__dict__.get("_core", ()) or name in self.__dict__.get("outcome", ()):
-            return self[name]
-        known = ", ".join(self) if "outcome" in self.__dict__ else "nothing yet"
-        raise AttributeError(f"the report has no {name!r}; it has {known}")
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise AttributeError("a report is read-only")
-
-    def __reduce__(self) -> Any:
-        return Report, (dict(self._core), dict(self.outcome))  # a mappingproxy cannot be pickled
-
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *self]
-
-    def __repr__(self) -> str:
-        hidden = {f"outcome.{name}": value for name, value in self.outcome.items() if name in self._core}
-        lines = {**self, **hidden}
-        width = max((len(name) for name in lines), default=0)
-        return "\n".join(f"{name:<{width}}  {_short(value)}" for name, value in lines.items())
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, np.ndarray):
-        return f"array {value.shape} {value.dtype}"
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    if isinstance(value, tuple | list) and len(value) > 6:
-        return f"{len(value)} entries, last {value[-1]}"
-    return str(value)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -495,7 +429,7 @@ class Metric:
         return Stacked(tuple(maps))
 
     def __repr__(self) -> str:
-        shown = [f"{name}={_short(self.report[name])}" for name in ("method", "status", "gap") if name in self.report]
+        shown = [f"{name}={short(self.report[name])}" for name in ("method", "status", "gap") if name in self.report]
         rows = "" if self.rows is None else f", {_rows.count(self.rows)} training rows"
         return f"Metric({', '.join(shown)}{rows})"
 

@@ -1,0 +1,36 @@
+"""``metricforge demo``."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from metricforge_cases.shell import run
+
+import metricforge as mf
+from metricforge.shell import demo
+
+
+def test_demo_prints_scores_before_and_after_and_writes_report_and_picture(here, capsys, monkeypatch):
+    every = list(demo.halves())
+    monkeypatch.setattr(demo, "halves", lambda: iter([every[0], every[2]]))  # the slow one is left out
+    assert run("demo") == 0
+    out = capsys.readouterr().out
+    for entry in mf.methods():
+        assert (entry.name in out) == (entry.name != "euclidean")
+    for shown in ("gap", "bound", "residual"):
+        assert re.search(rf" {shown} \d\.\de-\d\d ", out)
+    assert "krca (kernel=Linear(), epsilon=0.0)" in out
+    assert out.count("\nWorse than before: kcr on wine; column 12 spreads") == 1
+    for name in ("wine.png", "report.html"):
+        assert str(Path("demo") / name) in out
+    picture = (here / "demo" / "wine.png").read_bytes()
+    assert picture[:8] == b"\x89PNG\r\n\x1a\n"
+    assert len(picture) > 20_000
+    assert "one half of wine" in (here / "demo" / "report.html").read_text()
+    monkeypatch.setattr(demo, "halves", lambda: iter([every[0]]))
+    assert run("demo", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {line["method"] for line in told["lines"]} == {e.name for e in mf.methods()} - {"euclidean"}
+    assert min(line["error"][1] for line in told["lines"]) < 0.05 < told["lines"][0]["error"][0]
