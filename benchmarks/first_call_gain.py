@@ -7,7 +7,7 @@
 
     print(gain("chosen", ("P5", "P1"), 2, candidate))
 
-Splits, hints and the scores of raw and standardised distances are kept in the cache folder.  The scores of a candidate
+Splits, hints and the scores of the baselines are kept in the cache folder.  The scores of a candidate
 are kept under its ``label``, when it has one; without a label they are measured each time.
 """
 
@@ -37,7 +37,7 @@ Fit = Callable[[np.ndarray, mf.Constraint, int], mf.Metric]
 Cell = dict[str, Any]
 """The result of one metric on one set, kind of hint and split: scores, CPU seconds of the fit, and an error if any."""
 
-BASELINES = ("raw", "standardised")
+BASELINES = ("raw", "standardised", "by range")
 NOT_FINISHED = "not finished"
 
 
@@ -73,8 +73,9 @@ def metric_scores(metric: mf.Metric, parts: Split) -> dict[str, Any]:
 
 
 def baseline(column: str, parts: Split) -> Cell:
-    """Return the scores of raw or standardised Euclidean distance."""
-    rows = parts.standardized if column == "standardised" else (parts.X, parts.X_held_out)
+    """Return the scores of Euclidean distance on rows that are raw, standardised, or divided by the columns' range."""
+    scaled = {"raw": (parts.X, parts.X_held_out), "standardised": parts.standardized, "by range": parts.by_range}
+    rows = scaled[column]
     return {**euclidean_scores(*rows, parts.y, parts.y_held_out, parts.triplets), "seconds": 0.0, "error": ""}
 
 
@@ -354,7 +355,7 @@ def gain(
 
 
 def baselines(names: Sequence[str], splits: int, folder: Path, *, processes: int, said: Callable[[str], Any]) -> Store:
-    """Return raw and standardised distances on these sets, from the cache as far as they are there."""
+    """Return the baselines on these sets, from the cache as far as they are there."""
     base = Store(folder / "baselines.jsonl")
     jobs = [Job(column, name, "", None) for name in names for column in BASELINES]
     run_jobs(jobs, splits, base, seconds=None, processes=processes, said=said)

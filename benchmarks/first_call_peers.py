@@ -32,6 +32,8 @@ PEERS = {
     "T": ("SCML", "LSML"),
     "C": ("RCA",),
 }
+STAGES = (("RCA", "LDA", "LFDA", "LSML"), ("ITML", "NCA"), ("SCML", "LMNN", "MMC"))
+"""The peers by their cost, in the order in which they run."""
 
 CODE = (
     (Path(__file__).parent / "first_call_scores.py").read_text()
@@ -98,15 +100,24 @@ def score(L, z):
 def run_peers(
     names: Sequence[str], kinds: Sequence[str], splits: int, store: Store, said: Callable[[str], Any]
 ) -> bool:
-    """Fill the store with the cells of the peers; False where their environment cannot be made."""
-    for name in names:
-        alive = [(peer, kind) for kind in kinds for peer in PEERS[kind]]
-        for number in range(splits):
-            keys = {(peer, kind): (peer, name, kind, str(number), digest(name, number)) for peer, kind in alive}
-            missing = [pair for pair, key in keys.items() if store.get(*key) is None]
-            if missing and not _measure(missing, split(name, number), keys, store, said):
-                return False
-            alive = [pair for pair, key in keys.items() if not store.cells[key]["error"]]
+    """Fill the store with the cells of the peers; False where their environment cannot be made.
+
+    Split 0 of all sets comes first, and the cheap peers before the others, so that a run which is stopped has measured
+    all sets alike.
+    """
+    current = {(name, str(number), digest(name, number)) for name in names for number in range(splits)}
+    failed = {key[:3] for key, cell in store.cells.items() if cell["error"] and (key[1], *key[3:]) in current}
+    for number in range(splits):
+        for peers in STAGES:
+            for name in names:
+                alive = [
+                    (p, kind) for kind in kinds for p in PEERS[kind] if p in peers and (p, name, kind) not in failed
+                ]
+                keys = {(peer, kind): (peer, name, kind, str(number), digest(name, number)) for peer, kind in alive}
+                missing = [pair for pair, key in keys.items() if store.get(*key) is None]
+                if missing and not _measure(missing, split(name, number), keys, store, said):
+                    return False
+                failed |= {key[:3] for key in keys.values() if store.cells[key]["error"]}
     return True
 
 

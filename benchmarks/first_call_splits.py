@@ -53,6 +53,13 @@ class Split:
         spread[spread == 0] = 1
         return (self.X - self.X.mean(axis=0)) / spread, (self.X_held_out - self.X.mean(axis=0)) / spread
 
+    @property
+    def by_range(self) -> tuple[Array, Array]:
+        """Return training and held-out rows, both divided by the columns' range in the training rows."""
+        spread = np.ptp(self.X, axis=0)
+        spread[spread == 0] = 1
+        return self.X / spread, self.X_held_out / spread
+
     def relations(self, kind: str) -> dict[str, Array]:
         """Return the hints of a kind as arrays of training rows."""
         return draw(kind, self.y, _rng(self.name, self.number, kind))
