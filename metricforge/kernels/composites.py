@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from .. import rows as _rows
-from ..checks import whole_number
+from ..checks import one_of, whole_number
 from ..errors import InputError
 from ..rows import Array, ComparedByContent
 from .arithmetic import inverse_root
@@ -269,40 +269,49 @@ class Weak(Transformed):
 
 @dataclass(frozen=True, eq=False)
 class Standardized(ComparedByContent, Transformed):
-    """Another kernel on columns scaled to mean 0 and standard deviation 1, as measured on the rows of the fit.
+    """Another kernel on columns of comparable scale, as measured on the rows of the fit.
 
     For tables whose columns have different units: otherwise a salary outweighs an age in every distance.
 
     Parameters
     ----------
     kernel : Kernel
-        The kernel on the standardised columns; default: the linear one.
+        The kernel on the scaled columns; default: the linear one.
     mean, spread : (d,) arrays, optional
-        Set when the kernel is resolved on data.  Sparse rows are not centred, constant columns not scaled.
+        What is subtracted from the columns, and what they are divided by; set when the kernel is resolved on data.
+        Nothing is subtracted from sparse rows, and constant columns are not divided.
+    by : {"std", "range"}
+        "std" subtracts the mean of a column and divides by its standard deviation.  "range" subtracts the smallest
+        value and divides by the largest less the smallest: it leaves 0/1 columns as they are, where the standard
+        deviation would make a rare value the most important one.
     """
 
     kernel: Kernel = field(default_factory=Linear)
     mean: Array | None = None
     spread: Array | None = None
+    by: str = "std"
 
     def __post_init__(self) -> None:
         check_on_vectors(self.kernel, "kernel")
+        one_of(self.by, "by", ("std", "range"))
 
     def __repr__(self) -> str:
-        return f"Standardized({self.kernel!r})"
+        by = "" if self.by == "std" else f", by={self.by!r}"
+        return f"Standardized({self.kernel!r}{by})"
 
     @property
     def scale_free(self) -> bool:
-        """True: the columns are standardised first."""
+        """True: the columns are scaled first."""
         return True
 
     def resolve(self, X: Any, *, seed: int = 0) -> Standardized:
-        """Measure mean and spread, then resolve the kernel on the standardised rows."""
+        """Measure mean and spread in one pass, then resolve the kernel on the scaled rows."""
         found = self
         if self.spread is None:
-            mean, spread = _rows.moments(X)
+            mean, spread = _rows.moments(X) if self.by == "std" else _smallest_and_range(X)
             sparse = _rows.is_sparse(_rows.take(X, np.arange(1)))
-            varies = spread > 1e-12 * np.abs(mean)  # less is the rounding of a constant column
+            # less is the rounding of a constant column, or has no inverse
+            varies = spread > np.maximum(1e-12 * np.abs(mean), np.finfo(np.float64).tiny)
             found = replace(self, mean=None if sparse else mean, spread=np.where(varies, spread, 1.0))
         sample = found.transform(sample_rows(X, seed))
         return replace(found, kernel=self.kernel.resolve(sample, seed=seed))
@@ -333,7 +342,7 @@ class Standardized(ComparedByContent, Transformed):
         return T
 
     def features(self, X: Any) -> Any | None:
-        """Return the explicit features of the standardised rows, where the kernel has them."""
+        """Return the explicit features of the scaled rows, where the kernel has them."""
         return self.kernel.features(self.transform(X))
 
     def _known_spread(self) -> Array:
@@ -342,3 +351,18 @@ class Standardized(ComparedByContent, Transformed):
                 "kernel Standardized() has no mean and spread yet; call kernel.resolve(X), or pass it to mf.learn"
             )
         return self.spread
+
+
+def _smallest_and_range(X: Any) -> tuple[Array, Array]:
+    """Return the smallest value of every column, and the largest less the smallest."""
+    low, high = (np.asarray(end, dtype=np.float64) for end in _rows.column_range(X))
+    with np.errstate(over="ignore"):
+        spread = high - low
+    wide = np.flatnonzero(~np.isfinite(spread))
+    if len(wide):
+        column = int(wide[0])
+        raise InputError(
+            f"X: column {column} ranges from {low[column]:.3g} to {high[column]:.3g}, and the difference overflows; "
+            "rescale X"
+        )
+    return low, spread

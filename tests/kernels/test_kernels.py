@@ -293,6 +293,46 @@ def test_standardized_is_the_kernel_of_a_standard_scaler(inside, kind):
     np.testing.assert_allclose(kernel.distance(rows, rows), wanted.distance(seen, seen), rtol=tol, atol=tol)
 
 
+@pytest.mark.parametrize("kind", ["dense", "float32", "sparse", "dask", "sparse dask"])
+@pytest.mark.parametrize("inside", [Linear(), RBF("median")])
+def test_standardized_by_range_divides_by_largest_less_smallest(kind, inside):
+    import dask.array as da
+    from scipy.sparse import csr_array
+
+    X = np.random.default_rng(0).normal(size=(60, 4)) * [1, 1000, 1e-3, 0] + [5, 1e4, 0, 7]
+    X *= np.abs(X) > 1e-3
+    sparse = "sparse" in kind
+    given = X.astype(np.float32) if kind == "float32" else csr_array(X) if kind == "sparse" else X
+    if "dask" in kind:
+        given = da.from_array(X, chunks=(17, -1))
+        given = given.map_blocks(csr_array) if sparse else given
+    spread = np.where(np.ptp(X, axis=0) > 0, np.ptp(X, axis=0), 1)
+    Z = (X if sparse else X - X.min(axis=0)) / spread
+    kernel = Standardized(inside, by="range").resolve(given)
+    wanted = inside.resolve(Z)
+    tol = 2e-3 if kind == "float32" else 1e-9
+    np.testing.assert_allclose(kernel.spread, spread, rtol=1e-6)
+    rows, other = given[:20], X[30:40].astype(np.float32) if kind == "float32" else X[30:40]
+    rows = rows.compute() if "dask" in kind else rows
+    np.testing.assert_allclose(kernel(rows, other), wanted(Z[:20], Z[30:40]), rtol=tol, atol=tol)
+    assert kernel != Standardized(inside).resolve(given)
+
+
+def test_the_range_leaves_bits_alone():
+    bits = (np.random.default_rng(0).random((50, 6)) < [0.5, 0.02, 0.3, 0.9, 0.1, 0.5]).astype(float)
+    kernel = Standardized(by="range").resolve(bits)
+    np.testing.assert_array_equal(kernel.transform(bits), bits)
+
+
+def test_standardized_refuses_a_range_that_overflows_and_an_unknown_rule():
+    with pytest.raises(InputError, match="column 1 ranges from -1e\\+308 to 1e\\+308, and the difference overflows"):
+        Standardized(by="range").resolve(np.array([[0, 1e308], [1, -1e308]]))
+    with pytest.raises(InputError, match="by='iqr' is unknown"):
+        Standardized(by="iqr")
+    tiny = np.array([[0, 1e-320], [1, 0]])
+    assert np.isfinite(Standardized(by="range").resolve(tiny).mahalanobis(2)).all()
+
+
 def test_standardized_says_what_it_lacks():
     with pytest.raises(InputError, match=r"has no mean and spread yet; call kernel.resolve\(X\)"):
         Standardized(Linear())(np.eye(3))

@@ -66,6 +66,8 @@ def test_what_the_lookup_does_not_know_is_an_error():
         ("normalized(spectrum(2))", Spectrum(2).normalized()),
         (repr(RBF(0.25)), RBF(0.25)),
         (repr(Standardized(RBF(0.25))), Standardized(RBF(0.25))),
+        ("standardized(rbf, by=range)", Standardized(RBF(), by="range")),
+        (repr(Standardized(RBF(0.25), by="range")), Standardized(RBF(0.25), by="range")),
         (repr(0.5 * RBF(0.25) + 2 * Linear()), 0.5 * RBF(0.25) + 2 * Linear()),
     ],
 )
