@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,11 +19,11 @@ from . import rows as _rows
 from .constraints import Constraint, Labels
 from .errors import InputError
 from .kernels import FittedKernel, Kernel
-from .problem import Solution, Solver
+from .problem import Method, Solution, Solver
 from .registry import registry
 from .registry.progress import Event
 from .rows import cluster
-from .space import Space, represent
+from .space import Size, Space, represent, space_seconds
 
 CUBIC = 1000
 """With more rows, the factorisations of an exact Gram matrix dominate the cost, and BLAS may use all its threads."""
@@ -105,12 +105,25 @@ def relations(
     return Relations(given, usable, converted)
 
 
-def make_space(kernel: Kernel, rows: Any, rank: str | int, *, seed: int) -> Space:
-    """Resolve a kernel on checked rows and represent it; with an active client, on its workers."""
+def make_space(
+    kernel: Kernel,
+    rows: Any,
+    rank: str | int,
+    *,
+    seed: int,
+    method: Method | None = None,
+    constraint: Constraint | None = None,
+) -> Space:
+    """Resolve a kernel on checked rows and represent it; with an active client, on its workers.
+
+    ``rank="auto"`` follows from what the method declares and from the number of relations.
+    """
     if not isinstance(kernel, FittedKernel):  # those hold arrays that are expensive to pickle, and can be
         cluster.check_sendable(kernel, "kernel")
     placed = _rows.spread(rows) if kernel.takes != "gram" else rows
-    space = represent(kernel.resolve(placed, seed=seed), placed, rank, seed=seed)
+    cost, columns = _forecast(method, constraint)
+    resolved = kernel.resolve(placed, seed=seed)
+    space = represent(resolved, placed, rank, seed=seed, cost=cost, explicit_columns=columns)
     sample = _rows.take(space.rows, _rows.draw(space.n, SAMPLE, seed))
     with np.errstate(over="ignore", invalid="ignore"):
         diagonal = space.kernel.diag(sample)
@@ -122,6 +135,14 @@ def make_space(kernel: Kernel, rows: Any, rank: str | int, *, seed: int) -> Spac
             "rescale X, for instance with StandardScaler"
         )
     return space
+
+
+def _forecast(method: Method | None, constraint: Constraint | None) -> tuple[Callable[[Size], float], int | None]:
+    """Return the cost of a fit as a function of the size of its space, and the widest explicit features."""
+    if method is None:
+        return space_seconds, None
+    p, kind = (0, None) if constraint is None else (constraint.size, type(constraint))
+    return lambda size: method.forecast(replace(size, p=p, kind=kind)), method.explicit_columns
 
 
 # ---------------------------------------------------------------------------------------------------------------- solve

@@ -22,7 +22,7 @@ from .metric import Metric, Report
 from .problem import Method, Problem, Solution, Solver
 from .registry import registry
 from .registry.notation import read_kernel
-from .space import Space
+from .space import BUDGET, Space
 
 Array = NDArray[Any]
 
@@ -106,7 +106,9 @@ def learn_named(
     started = time.perf_counter()
     with join.progress(f"{plan.name} on {n} rows") as step:
         spread = _spread(rows, plan.kernel)
-        space = join.make_space(plan.kernel, rows, plan.rank(rank), seed=seed)
+        space = join.make_space(
+            plan.kernel, rows, plan.rank(rank), seed=seed, method=plan.method, constraint=relations.usable
+        )
         with join.solving(plan.solver, space.representation, n, plan.name):
             solution = plan.solver.solve(Problem(space, relations.usable, seed, step))
     seconds = time.perf_counter() - started
@@ -322,9 +324,21 @@ def _remarks(
 ) -> tuple[str, ...]:
     """Return notes on data that are unusual but valid."""
     return (
+        *_left_out(space),
         *_constant_columns(space, columns),
         *_wide_columns(plan, space.kernel, spread, columns),
         *(() if _rows.is_dask(space.rows) else constraint.remarks(Distances(space.kernel, space.rows, space.seed))),
+    )
+
+
+def _left_out(space: Space) -> tuple[str, ...]:
+    """Return a note on what ``rank="auto"`` gave up where it took landmarks."""
+    if not (space.automatic and space.representation == "landmarks" and space.has_map):
+        return ()
+    lost = "" if _rows.is_dask(space.rows) else f"; they leave out {space.left_out():.2g} of k(x, x)"
+    return (
+        f'rank="auto" took {space.rank} landmarks of {space.n} rows, the most within {BUDGET:g} forecast CPU '
+        f'seconds{lost}; rank="exact" keeps all rows',
     )
 
 

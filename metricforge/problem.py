@@ -15,7 +15,7 @@ from .constraints import Constraint
 from .errors import NotAcceptedError, NotUpdatableError, SolverError
 from .kernels import Kernel
 from .rows import count, is_dask, is_sparse
-from .space import Space
+from .space import Size, Space, space_seconds
 
 
 class Status(StrEnum):
@@ -264,6 +264,12 @@ class Method:
         A few other settings worth trying: keyword arguments of ``mf.learn``.
     rank : "exact" or int, optional
         What ``rank="auto"`` means for this method; default: as in `metricforge.space.represent`.
+    cost : callable, optional
+        The forecast CPU seconds of a whole fit with default options, as a function of its `metricforge.space.Size`;
+        ``rank="auto"`` is the largest rank whose forecast is within the budget.  It must depend on nothing else, and
+        must not decrease in ``m``.  Default: what the features of all rows cost.
+    explicit_columns : int, optional
+        The widest explicit features that ``rank="auto"`` passes to the solver; default 1000.
     scale_free : bool or callable
         Whether the learned metric does not depend on the scales of the columns; a callable takes the kernel and the
         solver of the fit.
@@ -278,8 +284,14 @@ class Method:
     order: int | None = None
     settings: Sequence[Mapping[str, Any]] = field(default=(), hash=False)
     rank: str | int | None = None
+    cost: Callable[[Size], float] | None = None
+    explicit_columns: int | None = None
     scale_free: bool | Callable[[Kernel, Solver], bool] = False
     baseline: bool = False
+
+    def forecast(self, size: Size) -> float:
+        """Return the forecast CPU seconds of a fit of this size."""
+        return space_seconds(size) if self.cost is None else self.cost(size)
 
     def ignores_scales(self, kernel: Kernel, solver: Solver) -> bool:
         """Return whether a fit with this kernel and solver does not depend on the scales of the columns."""

@@ -158,7 +158,7 @@ def test_an_update_limits_the_threads_of_blas(growing, monkeypatch):
     monkeypatch.setattr(join, "CUBIC", 25)  # 20 rows and 6 more, but their Gram matrix is not used
     metric.update(NEW, np.arange(6) % 2)
     assert limits == [1, 1, 1]
-    exact = mf.learn(X, GROUPS, method="growing", rank="exact")
+    exact = mf.learn(X, GROUPS, method="growing", kernel=mf.kernels.RBF(0.5), rank="exact")
     exact.update(NEW, np.arange(6) % 2)
     assert limits == [1, 1, 1, 1]
 

@@ -11,7 +11,17 @@ import scipy.sparse as sp
 import metricforge as mf
 from metricforge.errors import InputError, MemoryBudgetError
 from metricforge.kernels import RBF, Linear, Polynomial, Spectrum
-from metricforge.space import LearnedKernel, Stacked, choose_landmarks, landmark_map, pivoted_cholesky, represent
+from metricforge.space import (
+    LearnedKernel,
+    Size,
+    Stacked,
+    affordable,
+    choose_landmarks,
+    landmark_map,
+    pivoted_cholesky,
+    represent,
+    space_seconds,
+)
 
 
 def points(n=120, d=3, seed=0):
@@ -114,7 +124,8 @@ def test_single_precision_rows_stay_single_and_agree():
         (RBF(0.4), 4000, "auto", ("landmarks", 500)),
         (RBF(0.4), 50, 10, ("landmarks", 10)),
         (RBF(0.4), 50, 99, ("exact", 50)),
-        (Linear(), 50, "exact", ("exact", 50)),
+        (Linear(), 50, "exact", ("explicit", 3)),
+        (RBF(0.4), 50, "exact", ("exact", 50)),
     ],
 )
 def test_rank(kernel, n, rank, expected):
@@ -129,10 +140,11 @@ def test_wide_explicit_features_give_way_to_rows():
 def test_budget_is_respected(monkeypatch):
     monkeypatch.setenv("METRICFORGE_MEMORY", "1MB")
     X = points(1000)
-    assert represent(RBF(0.4), X, "auto").representation == "landmarks"
+    with pytest.raises(MemoryBudgetError, match=r"rank=\"auto\" on 1000 rows would take 24 MB.*a number of landmarks"):
+        _ = represent(RBF(0.4), X, "auto").map  # the budget never changes what is learned
     with pytest.raises(
         MemoryBudgetError,
-        match=r"rank=\"exact\" on 1000 rows would take 24 MB, and the memory budget is 1 MB.*rank=\"auto\"",
+        match=r"rank=\"exact\" on 1000 rows would take 24 MB, and the memory budget is 1 MB.*a number of landmarks",
     ):
         represent(RBF(0.4), X, "exact")
     with pytest.raises(MemoryBudgetError, match=r"choosing 200 landmarks among 1000 rows would take 1\.6 MB"):
@@ -140,6 +152,45 @@ def test_budget_is_respected(monkeypatch):
     monkeypatch.setattr("metricforge.space.landmarks.SAMPLE_ROWS", 500)
     with pytest.raises(MemoryBudgetError, match="4000 × 40 features"):
         _ = represent(RBF(0.4), points(4000), 40).features
+
+
+def test_auto_takes_the_largest_rank_within_the_budget():
+    """The forecast decides between all rows and landmarks, and how many landmarks."""
+
+    def cost(size):
+        return {"exact": 1e-9 * size.n**3, "landmarks": 0.02 * size.m, "explicit": 0.0}[size.representation]
+
+    assert represent(RBF(0.4), points(1500), cost=cost).representation == "exact"
+    made = represent(RBF(0.4), points(1700), cost=cost)
+    assert (made.representation, made.rank, made.forecast) == ("landmarks", 200, 4.0)
+    assert made.automatic
+    assert not represent(RBF(0.4), points(1700), 200, cost=cost).automatic
+    # however dear, features say little with fewer than 100 landmarks
+    assert represent(RBF(0.4), points(1700), cost=lambda size: 10.0 * size.m).rank == 100
+    assert represent(RBF(0.4), points(90), cost=lambda size: 10.0 * size.m).representation == "exact"
+
+
+def test_explicit_features_of_any_width_that_the_method_takes():
+    X = np.random.default_rng(0).normal(size=(1300, 1200))
+    assert represent(Linear(), X).representation == "exact"
+    assert represent(Linear(), X, explicit_columns=2000).representation == "explicit"
+    assert represent(Linear(), X, "exact").representation == "explicit"
+
+
+def test_forecasts_grow_with_the_rank_and_ignore_the_machine(monkeypatch):
+    sizes = [Size(5000, 16, m) for m in range(50, 500, 50)]
+    forecasts = [space_seconds(size) for size in sizes]
+    assert (np.diff(forecasts) > 0).all()
+    monkeypatch.setenv("METRICFORGE_MEMORY", "1MB")
+    monkeypatch.setattr("os.cpu_count", lambda: 64)
+    assert [space_seconds(size) for size in sizes] == forecasts
+    assert represent(RBF(0.4), points(4000)).rank == 500
+
+
+@pytest.mark.parametrize("budget", [0.5, 1.0, 2.5, 99.0])
+def test_affordable_is_the_largest(budget):
+    found = affordable(lambda m: m / 100, 20, 200, budget)
+    assert found == min(max(20, int(100 * budget)), 200)
 
 
 @pytest.mark.parametrize("rank", [0, -3, 2.5, True, "all", None])

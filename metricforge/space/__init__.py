@@ -5,12 +5,13 @@ kernel exactly on the span of the landmarks; "exact" means that the landmarks sp
 
 Files: `maps` has the features φ, `landmarks` chooses rows and factorises their Gram matrix, `representation` chooses
 between explicit features, all rows and landmarks, `learned` has the learned kernel, `embeddings` the embedding of any
-kernel.
+kernel, `costs` the forecasts of CPU time from which ``rank="auto"`` follows.
 """
 
 from __future__ import annotations
 
 from ..rows import check_memory
+from .costs import BUDGET, Size, affordable, space_seconds
 from .embeddings import embedding, principal_axes
 from .landmarks import check_diagonal, choose_landmarks, landmark_map, pivoted_cholesky
 from .learned import LearnedKernel, OverFeatures
@@ -18,11 +19,14 @@ from .maps import FeatureMap, Stacked, explicit_map, explicit_width, parts_of
 from .representation import Space, represent
 
 __all__ = [
+    "BUDGET",
     "FeatureMap",
     "LearnedKernel",
     "OverFeatures",
+    "Size",
     "Space",
     "Stacked",
+    "affordable",
     "check_diagonal",
     "check_memory",
     "choose_landmarks",
@@ -34,4 +38,5 @@ __all__ = [
     "pivoted_cholesky",
     "principal_axes",
     "represent",
+    "space_seconds",
 ]

@@ -11,10 +11,9 @@ from ..checks import one_of
 from ..errors import InputError
 from ..kernels import Kernel
 from ..rows import Array, as_float64, check_memory
+from .costs import SAMPLE_ROWS
 from .maps import FeatureMap
 
-SAMPLE_ROWS = 20_000
-"""Rows among which landmarks are chosen: the choice needs an (s × m) table, which must not grow with n."""
 RANK_TOL = 1e-12
 """A pivot below this share of the largest k(x, x) counts as zero: φ then keeps about ten digits."""
 

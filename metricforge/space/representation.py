@@ -11,14 +11,13 @@ import numpy as np
 from .. import rows as _rows
 from ..checks import whole_number_or
 from ..kernels import Kernel
-from ..rows import as_float64, check_memory, memory_budget
+from ..rows import as_float64, check_memory
+from .costs import AUTO_RANK, BUDGET, LEAST_RANK, Cost, Size, affordable, space_seconds
 from .landmarks import choose_landmarks, landmark_map
 from .maps import FeatureMap, explicit_map, explicit_width
 
 EXACT_ROWS = 3000
-"""Up to here ``rank="auto"`` keeps all rows: factor and W stay below 100 MB and their n³ work below a few seconds."""
-AUTO_RANK = 500
-"""Landmarks of ``rank="auto"`` on more rows."""
+"""Up to here ``rank="auto"`` may keep all rows: factor and W stay below 100 MB."""
 EXPLICIT_COLUMNS = 1000
 """The widest explicit features that ``rank="auto"`` uses."""
 
@@ -32,6 +31,11 @@ class Space:
     representation : {"explicit", "exact", "landmarks"}
     rank : int
         The number of features requested; ``map.columns`` is their number (smaller with duplicate rows).
+    automatic : bool
+        Whether the rank was left to the library (``rank="auto"``).  A solver may then solve its problem on a part of
+        the features, if it reports so; otherwise it must use them all.
+    forecast : float or None
+        The forecast of the fit in CPU seconds, where the rank was chosen by it.
     """
 
     kernel: Kernel
@@ -39,11 +43,18 @@ class Space:
     representation: str
     rank: int
     seed: int = 0
+    automatic: bool = False
+    forecast: float | None = None
 
     @property
     def n(self) -> int:
         """The number of rows."""
         return _rows.count(self.rows)
+
+    @property
+    def has_map(self) -> bool:
+        """Whether the feature map was computed: not every solver asks for it."""
+        return "map" in vars(self)
 
     @cached_property
     def map(self) -> FeatureMap:
@@ -51,6 +62,8 @@ class Space:
         if self.representation == "explicit":
             return explicit_map(self.kernel, self.rank)
         if self.representation == "exact":
+            if self.automatic:  # checked here, because not every solver asks for features
+                check_memory(_exact_bytes(self.n), f'rank="auto" on {self.n} rows', "use a number of landmarks")
             return landmark_map(self.kernel, _rows.take(self.rows, np.arange(self.n)))
         chosen = choose_landmarks(self.kernel, self.rows, self.rank, seed=self.seed)
         return landmark_map(self.kernel, _rows.take(self.rows, chosen))
@@ -73,31 +86,54 @@ class Space:
         return float(np.maximum(total - kept, 0).sum() / total.sum())
 
 
-def represent(kernel: Kernel, X: Any, rank: str | int = "auto", *, seed: int = 0) -> Space:
+def represent(
+    kernel: Kernel,
+    X: Any,
+    rank: str | int = "auto",
+    *,
+    seed: int = 0,
+    cost: Cost = space_seconds,
+    explicit_columns: int | None = None,
+) -> Space:
     """Choose how ``kernel`` is represented on the checked rows ``X``.
 
     Parameters
     ----------
     rank : "auto", "exact" or int
-        "exact" keeps all rows (n² memory: refused when it does not fit the budget); an integer is a number of
-        landmarks.  "auto" takes explicit features where the kernel has at most 1000 and no more than rows, else all
-        rows up to 3000 of them, else 500 landmarks.
+        "exact" keeps every feature: the explicit ones where the kernel has no more of them than there are rows, else
+        all rows (n² memory: refused when it does not fit the budget).  An integer is a number of landmarks.  "auto"
+        takes explicit features where the kernel has at most ``explicit_columns`` and no more than rows.  Otherwise it
+        takes the largest rank whose forecast stays within 4 CPU seconds: all rows, up to 3000 of them, or 100 to 500
+        landmarks.
+    cost : callable
+        The forecast of the whole fit in CPU seconds, as a function of its `Size`; default: that of the features.
+    explicit_columns : int, optional
+        The widest explicit features that the method takes with ``rank="auto"``; default 1000.
     """
-    n = _rows.count(X)
-    # Gram matrix, its factor and the workspace of the factorisation
-    exact_bytes = 3 * 8 * n * n
+    n, d = _rows.count(X), _rows.width(X) or 1
     if rank == "exact":
-        check_memory(exact_bytes, f'rank="exact" on {n} rows', 'use rank="auto" or a number of landmarks')
+        width = explicit_width(kernel, X)
+        if width is not None and width <= n:
+            return Space(kernel, X, "explicit", width, seed)
+        check_memory(_exact_bytes(n), f'rank="exact" on {n} rows', "use a number of landmarks")
         return Space(kernel, X, "exact", n, seed)
     if rank == "auto":
-        d = explicit_width(kernel, X)
-        if d is not None and d <= min(n, EXPLICIT_COLUMNS):
-            return Space(kernel, X, "explicit", d, seed)
-        if n <= EXACT_ROWS and exact_bytes <= memory_budget():
-            return Space(kernel, X, "exact", n, seed)
-        return Space(kernel, X, "landmarks", min(n, AUTO_RANK), seed)
-    m: int = whole_number_or(rank, "rank", ["auto", "exact"])
+        width = explicit_width(kernel, X)
+        if width is not None and width <= min(n, explicit_columns or EXPLICIT_COLUMNS):
+            size = Size(n, d, width, representation="explicit")
+            return Space(kernel, X, "explicit", width, seed, automatic=True, forecast=cost(size))
+        size = Size(n, d, n, representation="exact")
+        if n <= LEAST_RANK or (n <= EXACT_ROWS and cost(size) <= BUDGET):
+            return Space(kernel, X, "exact", n, seed, automatic=True, forecast=cost(size))
+        m = affordable(lambda m: cost(Size(n, d, m)), LEAST_RANK, min(n, AUTO_RANK))
+        return Space(kernel, X, "landmarks", m, seed, automatic=True, forecast=cost(Size(n, d, m)))
+    m = whole_number_or(rank, "rank", ["auto", "exact"])
     if m >= n:
-        check_memory(exact_bytes, f"rank={rank} on {n} rows", "lower the rank")
+        check_memory(_exact_bytes(n), f"rank={rank} on {n} rows", "lower the rank")
         return Space(kernel, X, "exact", n, seed)
     return Space(kernel, X, "landmarks", m, seed)
+
+
+def _exact_bytes(n: int) -> int:
+    """Return the memory of the Gram matrix of n rows, its factor and the workspace of the factorisation."""
+    return 3 * 8 * n * n

@@ -1,0 +1,204 @@
+"""Calls that were slow beside the sizes of the other benchmarks: an earlier commit and this version in one run.
+
+A row is a function of a split in one of the files of this folder.  It warms up, measures CPU time on one BLAS thread,
+and returns test errors where a metric is learned.  Every row runs in a process of its own, once with the earlier commit
+(in a git work tree that is removed afterwards) and once with this version.  ``--sweep`` also runs the first call of
+every method over a grid of rows and columns, and compares its CPU time with the forecast of docs/scaling.md.
+
+To add a row, write a function ``name(split)`` that returns a `dict` (see `rows_idealized`) and list it in `ROWS`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..run import Table
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+BEFORE = "c26bda0"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the table.
+
+    Attributes
+    ----------
+    point : str
+        The letter of the point.
+    what : str
+    goal : str
+    file, function : str
+        The file of this folder, without its suffix, and the function in it.
+    once : bool
+        Whether the earlier commit is too slow to repeat: it then runs on the first split only.
+    """
+
+    point: str
+    what: str
+    goal: str
+    file: str
+    function: str
+    once: bool = False
+
+
+ROWS = [
+    Row("a", "idealized, MNIST 58,000 × 784, 12,000 pairs", "<= 4", "rows_idealized", "mnist", once=True),
+    Row("a", "idealized, 30,000 × 4096, 100,000 pairs", "<= 8", "rows_idealized", "wide", once=True),
+    Row("b", "idealized, Gaussian, vehicle, 300 rows from labels", "<= 1.5", "rows_idealized", "vehicle"),
+    Row("b", "idealized, Gaussian, segment, 300 rows from labels", "<= 1.5", "rows_idealized", "segment"),
+    Row("d", "transform, 200,000 × 4, 500 landmarks, 5 columns out", "3 times faster", "rows_transform", "narrow"),
+    Row("d", "transform, 200,000 × 4, 500 landmarks, 500 columns out", "3 times faster", "rows_transform", "full"),
+]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rows", help="only rows whose point or function is listed here, separated by commas")
+    parser.add_argument("--splits", type=int, default=3, help="splits of every row (default 3)")
+    parser.add_argument("--limit", type=float, default=600, help="CPU seconds of one measurement (default 600)")
+    parser.add_argument("--before", default=BEFORE, help=f"the earlier commit (default {BEFORE})")
+    parser.add_argument("--now-only", action="store_true", help="do not run the earlier commit")
+    parser.add_argument("--sweep", action="store_true", help="run the sweep over rows and columns as well")
+    parser.add_argument("--step", type=float, default=1.5, help="factor between the sizes of the sweep (default 1.5)")
+    parser.add_argument("--methods", help="methods of the sweep, separated by commas (default: all)")
+
+
+def run(
+    quick: bool = False,
+    rows: str | None = None,
+    splits: int = 3,
+    limit: float = 600,
+    before: str = BEFORE,
+    now_only: bool = False,
+    sweep: bool = False,
+    step: float = 1.5,
+    methods: str | None = None,
+) -> Table:
+    wanted = None if rows is None else rows.split(",")
+    chosen = [row for row in ROWS if wanted is None or row.point in wanted or row.function in wanted]
+    if quick:
+        splits, now_only = 1, True
+        chosen = [row for row in chosen if row.point == "b"]
+    times = ("before, CPU s", "now, CPU s", "before / now")
+    table = Table(["point", "call", *times, "goal", "before, error %", "now, error %", "difference", "details"])
+    with earlier(before, skip=now_only) as tree:
+        for row in chosen:
+            old = [] if tree is None else measured(row, range(1 if row.once else splits), limit, tree)
+            new = measured(row, range(splits), limit, None)
+            table.add(row.point, row.what, *compared(old, new), row.goal, *errors(old, new), details(new))
+            print("  ".join(map(str, table.rows[-1])), file=sys.stderr, flush=True)
+            table.details.setdefault("rows", {})[f"{row.point}: {row.what}"] = {"before": old, "now": new}
+    table.notes += [
+        f"before: commit {before}, in a git work tree; CPU seconds of one BLAS thread, warm, least of the splits",
+        f"error: 1-NN on held-out rows, mean of {splits} splits; difference: now minus before in points, on the splits "
+        "that both ran, with the standard error of the paired difference",
+        f"a measurement over {limit:.0f} CPU seconds is stopped",
+    ]
+    if sweep:
+        from .sweep import swept
+
+        swept(table, step=step, limit=limit, methods=None if methods is None else methods.split(","), quick=quick)
+    return table
+
+
+@contextmanager
+def earlier(commit: str, *, skip: bool) -> Iterator[Path | None]:
+    """Check out a commit in a temporary work tree."""
+    if skip:
+        yield None
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder) / "earlier"
+        git = ["git", "-C", str(ROOT), "worktree"]
+        subprocess.run([*git, "add", "--detach", "-q", str(tree), commit], check=True)
+        try:
+            yield tree
+        finally:
+            subprocess.run([*git, "remove", "--force", str(tree)], check=True)
+
+
+WORKER = """
+import importlib.util, json, resource, sys
+here, function, split, limit = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
+spec = importlib.util.spec_from_file_location("row", here)
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+print(json.dumps(getattr(module, function)(split)))
+"""
+
+
+def measured(row: Row, splits: range, limit: float, tree: Path | None) -> list[dict[str, Any]]:
+    """Return the results of a row on every split; a result without ``seconds`` says why."""
+    source = ROOT if tree is None else tree
+    threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    path = os.pathsep.join([str(source), str(source / "plugins")])
+    out = []
+    for split in splits:
+        command = [
+            sys.executable,
+            "-P",
+            "-c",
+            WORKER,
+            str(HERE / f"{row.file}.py"),
+            row.function,
+            str(split),
+            f"{limit:.0f}",
+        ]
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, env={**os.environ, **threads, "PYTHONPATH": path}
+        )
+        if done.returncode < 0:
+            out.append({"stopped": f"over {limit:.0f} s"})
+        elif done.returncode:
+            out.append({"failed": done.stderr.strip().splitlines()[-1]})
+        else:
+            out.append(json.loads(done.stdout.splitlines()[-1]))
+    return out
+
+
+def compared(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> tuple[Any, Any, Any]:
+    """Return the least seconds of both, and their ratio."""
+    before, now = (min((r["seconds"] for r in side if "seconds" in r), default=None) for side in (old, new))
+    ratio: Any = before / now if before is not None and now is not None else ""
+    return _shown(before, old), _shown(now, new), ratio
+
+
+def _shown(seconds: float | None, side: list[dict[str, Any]]) -> Any:
+    if seconds is not None:
+        return seconds
+    return next((r.get("stopped") or r.get("failed") for r in side), "not run")
+
+
+def errors(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> tuple[str, str, str]:
+    """Return mean errors in per cent and the paired difference with its standard error."""
+
+    def values(side: list[dict[str, Any]]) -> np.ndarray:
+        return np.array([100 * r["error"] for r in side if "error" in r])
+
+    both = [
+        (100 * a["error"], 100 * b["error"]) for a, b in zip(old, new, strict=False) if "error" in a and "error" in b
+    ]
+    shown = [f"{values(side).mean():.2f}" if len(values(side)) else "" for side in (old, new)]
+    if not both:
+        return shown[0], shown[1], ""
+    gap = np.diff(np.array(both), axis=1)[:, 0]
+    spread = f" ± {gap.std(ddof=1) / np.sqrt(len(gap)):.2f}" if len(gap) > 1 else " (one split)"
+    return shown[0], shown[1], f"{gap.mean():+.2f}{spread}"
+
+
+def details(new: list[dict[str, Any]]) -> str:
+    return next((r["details"] for r in new if "details" in r), "")

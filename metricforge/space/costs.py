@@ -1,0 +1,79 @@
+"""Forecasts of the CPU time of a fit, which decide what ``rank="auto"`` means.
+
+The constants are those of docs/scaling.md (``python -m benchmarks.run costs`` fits them): nanoseconds on one core of
+one machine.  They are part of the code.  A forecast depends on sizes only, never on timing, cores or free memory, so
+that the same call learns the same metric everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+BUDGET = 4.0
+"""CPU seconds that the forecast of a fit with ``rank="auto"`` may reach."""
+LEAST_RANK = 100
+"""Landmarks that ``rank="auto"`` takes in any case: with fewer, the features say little about a kernel."""
+AUTO_RANK = 500
+"""Landmarks that ``rank="auto"`` takes at most."""
+SAMPLE_ROWS = 20_000
+"""Rows among which landmarks are chosen: the choice needs an (s × m) table, which must not grow with n."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """The size of a fit.
+
+    Attributes
+    ----------
+    n : int
+        Rows.
+    d : int
+        Columns of the rows; 1 for rows without columns.
+    m : int
+        Features: explicit ones, landmarks, or n.
+    p : int
+        Relations, as the solver receives them; 0 if unknown.
+    representation : {"explicit", "exact", "landmarks"}
+    kind : Constraint class or None
+        The kind of the relations.
+    """
+
+    n: int
+    d: int
+    m: int
+    p: int = 0
+    representation: str = "landmarks"
+    kind: type[Any] | None = None
+
+
+Cost = Callable[[Size], float]
+"""Returns the forecast CPU seconds of a whole fit."""
+
+
+def space_seconds(size: Size, rows: int | None = None) -> float:
+    """Return the forecast for the feature map and the features of some rows (default: all).
+
+    It is also the forecast for a fit whose method declares no cost.
+    """
+    q = size.n if rows is None else min(rows, size.n)
+    if size.representation == "explicit":
+        return 1e-9 * 2 * q * size.m
+    features = 0.0599 * q * size.m**2 + 9.31 * q * size.m + 0.073 * q * size.m * size.d
+    if size.representation == "exact":
+        return 1e-9 * (0.045 * size.n**3 + features)
+    s = min(size.n, SAMPLE_ROWS)
+    return 1e-9 * (0.123 * s * size.m * size.d + 50.3 * s * size.m + features)
+
+
+def affordable(seconds: Callable[[int], float], least: int, most: int, budget: float = BUDGET) -> int:
+    """Return the largest number in [least, most] whose forecast is within the budget; least if none is.
+
+    ``seconds`` must not decrease.
+    """
+    low, high = least, max(least, most)
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if seconds(middle) <= budget else (low, middle - 1)
+    return low
