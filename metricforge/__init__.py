@@ -21,7 +21,7 @@ from . import names as _names
 
 if TYPE_CHECKING:
     from . import datasets, eigen, errors, kernels, neighbors, psd, space, tasks, testing
-    from .constraints import Chunklets, Constraint, Labels, Pairs, Triplets
+    from .constraints import Chunklets, Constraint, Labels, Pairs, Quadruplets, Targets, Triplets
     from .estimators.learner import MetricLearner
     from .files.storage import open_rows
     from .kernels import Kernel
@@ -47,9 +47,11 @@ _HOME = {
     "MetricLearner": "estimators.learner",
     "Pairs": "constraints",
     "Problem": "problem",
+    "Quadruplets": "constraints",
     "Solution": "problem",
     "Solver": "problem",
     "Status": "problem",
+    "Targets": "constraints",
     "Triplets": "constraints",
     "hookimpl": "registry.hooks",
     "learn": "learning",
@@ -85,9 +87,11 @@ __all__ = [
     "MetricLearner",
     "Pairs",
     "Problem",
+    "Quadruplets",
     "Solution",
     "Solver",
     "Status",
+    "Targets",
     "Triplets",
     "__version__",
     "datasets",

@@ -54,8 +54,8 @@ class Relations:
     converted: tuple[str, ...]
 
 
-def as_constraint(value: Any, name: str = "constraints") -> Constraint:
-    """Return a Constraint; a bare 1-d array means Labels."""
+def as_constraint(value: Any, name: str = "constraints", kind: type[Constraint] = Labels) -> Constraint:
+    """Return a Constraint; a bare 1-d array is what it means to a method for this kind, usually Labels."""
     if isinstance(value, Constraint):
         return value
     if value is None:
@@ -71,8 +71,12 @@ def as_constraint(value: Any, name: str = "constraints") -> Constraint:
             ) from None
         raise InputError(f"{name} must be labels (1-d) or a constraint, got lists of unequal lengths") from None
     if len(shape) == 1 or (len(shape) == 2 and shape[1] == 1):
-        return Labels(value)
-    wrap = {2: "mf.Pairs(similar=..., n=len(X))", 3: "mf.Triplets(..., n=len(X))"}.get(shape[-1] if shape else 0)
+        return kind.of_values(value)
+    wrap = {
+        2: "mf.Pairs(similar=..., n=len(X))",
+        3: "mf.Triplets(..., n=len(X))",
+        4: "mf.Quadruplets(..., n=len(X))",
+    }.get(shape[-1] if shape else 0)
     raise InputError(
         f"{name} must be labels (1-d) or a constraint, got an array of shape {tuple(shape)}; "
         f"wrap row numbers as {wrap or 'mf.Pairs or mf.Triplets'}"
@@ -80,9 +84,15 @@ def as_constraint(value: Any, name: str = "constraints") -> Constraint:
 
 
 def relations(
-    constraints: Any, n: int, accepts: tuple[type[Constraint], ...], *, seed: int, name: str = "constraints"
+    constraints: Any,
+    n: int,
+    accepts: tuple[type[Constraint], ...],
+    *,
+    seed: int,
+    name: str = "constraints",
+    kind: type[Constraint] = Labels,
 ) -> Relations:
-    """Check a constraint over n rows and convert it to one of the accepted kinds.
+    """Check a constraint over n rows and convert it to one of the accepted kinds; ``kind`` says what a bare y means.
 
     Raises
     ------
@@ -90,16 +100,16 @@ def relations(
         If it is about another number of rows, if no conversion leads to an accepted kind, or if there is no relation,
         before or after conversion.
     """
-    given = as_constraint(constraints, name)
+    given = as_constraint(constraints, name, kind)
     given.check(n, name)
     if given.size == 0:
         lost = f" ({given.dropped} were dropped by slicing)" if given.dropped else ""
         raise InputError(f"{name} holds no relation over these {n} rows{lost}; give at least one")
     usable, converted = registry.convert(given, accepts, seed=seed)
     if usable.size == 0:
-        kind = type(usable).__name__
+        wanted = type(usable).__name__
         raise InputError(
-            f"{name} holds no relation after conversion ({'; '.join(converted)}); give relations from which {kind} "
+            f"{name} holds no relation after conversion ({'; '.join(converted)}); give relations from which {wanted} "
             "follow, or choose a method that uses those given"
         )
     return Relations(given, usable, converted)
@@ -116,7 +126,8 @@ def make_space(
 ) -> Space:
     """Resolve a kernel on checked rows and represent it; with an active client, on its workers.
 
-    ``rank="auto"`` follows from what the method declares and from the number of relations.
+    ``rank="auto"`` follows from what the method declares and from the number of relations; a rank that the method
+    declares is for kernels without explicit features.
     """
     if not isinstance(kernel, FittedKernel):  # those hold arrays that are expensive to pickle, and can be
         cluster.check_sendable(kernel, "kernel")
@@ -124,6 +135,8 @@ def make_space(
     cost, columns = _forecast(method, constraint)
     resolved = kernel.resolve(placed, seed=seed)
     space = represent(resolved, placed, rank, seed=seed, cost=cost, explicit_columns=columns)
+    if method is not None and method.rank is not None and rank == "auto" and space.representation != "explicit":
+        space = represent(resolved, placed, method.rank, seed=seed)
     sample = _rows.take(space.rows, _rows.draw(space.n, SAMPLE, seed))
     with np.errstate(over="ignore", invalid="ignore"):
         diagonal = space.kernel.diag(sample)

@@ -49,8 +49,9 @@ def learn(
         A dense or CSR array, a pandas or polars frame, a list, a dask array; strings for kernels on strings.  A dask
         array is processed chunk by chunk, on the active ``distributed.Client`` if there is one; with a client, rows in
         memory are sent to its workers.
-    constraints : Constraint, or 1-d array of labels
-        Over the rows of X: Labels, Pairs, Chunklets, Triplets, or a kind that a plugin registers.  A kind that the
+    constraints : Constraint, or 1-d array with a value per row
+        Over the rows of X: Labels, Pairs, Chunklets, Triplets, Quadruplets, Targets, or a kind that a plugin registers.
+        A bare array means labels, or what the method declares (Targets for methods of regression).  A kind that the
         method cannot use is converted, and ``report.converted`` says how.
     method : str
         A registered method (see ``mf.methods()``).  "auto" takes the first method that declares itself for this kind
@@ -102,13 +103,11 @@ def learn_named(
     seed = whole_number(seed, "seed", least=0)
     rows = plan.kernel.check(X, "X")
     n = _rows.count(rows)
-    relations = join.relations(constraints, n, plan.solver.accepts, seed=seed)
+    relations = join.relations(constraints, n, plan.solver.accepts, seed=seed, kind=plan.method.constraint)
     started = time.perf_counter()
     with join.progress(f"{plan.name} on {n} rows") as step:
         spread = _spread(rows, plan.kernel)
-        space = join.make_space(
-            plan.kernel, rows, plan.rank(rank), seed=seed, method=plan.method, constraint=relations.usable
-        )
+        space = join.make_space(plan.kernel, rows, rank, seed=seed, method=plan.method, constraint=relations.usable)
         with join.solving(plan.solver, space.representation, n, plan.name):
             solution = plan.solver.solve(Problem(space, relations.usable, seed, step))
     seconds = time.perf_counter() - started
@@ -150,11 +149,6 @@ class Plan:
     kernel: Kernel
     solver: Solver
     notes: tuple[str, ...] = ()
-
-    def rank(self, requested: str | int) -> str | int:
-        """Return the rank that a fit uses: for "auto" the method's own, if it declares one."""
-        automatic = isinstance(requested, str) and requested == "auto"
-        return self.method.rank if automatic and self.method.rank is not None else requested
 
 
 def resolve(

@@ -263,7 +263,8 @@ class Method:
     settings : sequence of dict
         A few other settings worth trying: keyword arguments of ``mf.learn``.
     rank : "exact" or int, optional
-        What ``rank="auto"`` means for this method; default: as in `metricforge.space.represent`.
+        What ``rank="auto"`` means for this method on kernels without explicit features; default: as in
+        `metricforge.space.represent`.
     cost : callable, optional
         The forecast CPU seconds of a whole fit with default options, as a function of its `metricforge.space.Size`;
         ``rank="auto"`` is the largest rank whose forecast is within the budget.  It must depend on nothing else, and

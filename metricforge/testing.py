@@ -47,6 +47,15 @@ def example_rows(takes: str, n: int = 30, *, seed: int = 0) -> tuple[Any, Any]:
     return np.array(strings, dtype=object), y
 
 
+def example_constraint(kinds: tuple[type[Constraint], ...], y: Any) -> Constraint | None:
+    """Return a constraint of one of these kinds from a number per row, or None if none of them can be built from it."""
+    for kind in kinds:
+        found = kind.of_values(y)
+        if registry.path(type(found), kinds) is not None:
+            return registry.convert(found, kinds, seed=0)[0]  # type: ignore[no-any-return]
+    return None
+
+
 # ------------------------------------------------------------------------------------------------------------- kernels
 
 
@@ -225,7 +234,8 @@ def check_solver(solver: Solver, kernel: Kernel, constraint: Constraint | None =
     rows, y = example_rows(kernel.takes)
     X = kernel.check(rows if X is None else X)
     if constraint is None:
-        constraint = registry.convert(Labels(y), solver.accepts, seed=0)[0]
+        constraint = example_constraint(solver.accepts, y)
+        assert constraint is not None, f"no conversion from labels leads to a kind of {solver!r}; give a constraint"
     space = represent(kernel.resolve(X, seed=0), X, seed=0)
     for entry in registry.entries("constraint"):
         kind = entry.load()
@@ -261,11 +271,13 @@ def check_method(name: str, X: Any = None, y: Any = None) -> None:
         constraint that the method uses.
     """
     method = find_method(name)
-    given = None if y is None else registry.convert(as_constraint(y, "y"), method.solver.accepts, seed=0)[0]
+    kind = method.constraint
+    given = None if y is None else registry.convert(as_constraint(y, "y", kind), method.solver.accepts, seed=0)[0]
     check_solver(method.solver, method.kernel, given, X)
     rows, labels = example_rows(method.kernel.takes)
     X, y = (rows, labels) if X is None else (X, y)
-    metric = learn(X, as_constraint(y, "y"), method=name, seed=0)
+    y = as_constraint(y, "y", kind)
+    metric = learn(X, y, method=name, seed=0)
     assert metric.report.method == name, "the report names another method"
     assert metric.start == method.kernel.resolve(metric.rows, seed=0), "metric.start is not the resolved kernel"
     for field in ("status", "objective", "gap", "certificate", "n_iter", "seconds", "converted", "dropped", "notes"):
@@ -290,7 +302,7 @@ def _check_method_on_dask(name: str, metric: Metric, X: Any, y: Any, new: Any) -
     if _rows.is_sparse(X):
         return
     chunks = (len(X) // 2, -1) if _rows.width(X) else (len(X) // 2,)
-    remote = learn(_rows.as_dask(X, chunks), as_constraint(y, "y"), method=name, seed=0)
+    remote = learn(_rows.as_dask(X, chunks), y, method=name, seed=0)
     D = metric.distance(new)
     _close(remote.distance(new), D, float(D.max()), "the metric learned on a dask array differs", 1e-8)
 
@@ -371,8 +383,8 @@ def _searchable(search: Any) -> Any:
 def check_plugin(name: str) -> None:
     """Check that a plugin is loaded, and its components as far as that needs no further arguments.
 
-    Methods, eigensolvers, neighbour searches, and constraints that labels can be converted to are checked in full.  For
-    kernels, solvers and commands only the type is checked: call `check_kernel` and `check_solver` with an instance.
+    Methods, eigensolvers, neighbour searches, and constraints that follow from a value per row are checked in full.
+    For kernels, solvers and commands only the type is checked: call `check_kernel` and `check_solver` with an instance.
     Components whose requirements are not installed are skipped.
     """
     plugin = next((p for p in registry.plugins() if p.name == name), None)
@@ -386,8 +398,10 @@ def check_plugin(name: str) -> None:
         if entry.kind in types:
             assert isinstance(component, type), f"{what} must be a class"
             assert issubclass(component, types[entry.kind]), f"{what} must subclass mf.{types[entry.kind].__name__}"
-        if entry.kind == "constraint" and registry.path(Labels, (component,)) is not None:
-            check_constraint(Labels(example_rows("vectors")[1]).to(component))
+        if entry.kind == "constraint":
+            example = example_constraint((component,), example_rows("vectors")[1])
+            if example is not None:
+                check_constraint(example)
         elif entry.kind == "method":
             check_method(entry.name)
         elif entry.kind == "eigensolver":

@@ -45,6 +45,7 @@ MADE = {
     "product": lambda: Product(RBF(0.2), Linear()),
     "normalized": lambda: Normalized(Linear()),
     "learned": learned,
+    "factored": lambda: LearnedKernel.of_factor(represent(RBF(0.1), example_rows("vectors")[0], 9).map, np.eye(9)[:4]),
     "simplenpkl-nystrom": extended,
     "unprojected": lambda: registry.get("kernel", "unprojected")(learned()),
     "projected": lambda: registry.get("kernel", "projected")(RBF("median"), direction=(1.0, 0.0, -2.0, 0.5)),
@@ -56,7 +57,7 @@ def kernels_of_metrics():
     X, y = example_rows("vectors")
     for entry in mf.methods():
         for rank in ("auto", 9):
-            yield mf.learn(X, mf.Labels(y), method=entry.name, rank=rank, seed=0).kernel
+            yield mf.learn(X, y, method=entry.name, rank=rank, seed=0).kernel
 
 
 def example(entry):
@@ -79,8 +80,11 @@ def test_every_registered_kernel(entry):
 @pytest.mark.parametrize("entry", registry.entries("constraint"), ids=lambda e: e.name)
 @pytest.mark.parametrize("components", [None, 0.6])
 def test_every_registered_constraint(entry, components):
-    y = np.random.default_rng(0).integers(3, size=40)
-    check_constraint(entry.load().from_labels(y, components=components, seed=1))
+    y, kind = np.random.default_rng(0).integers(3, size=40), entry.load()
+    if isinstance(kind.of_values(y), kind):
+        check_constraint(kind.of_values(y))
+    if hasattr(kind, "from_labels"):
+        check_constraint(kind.from_labels(y, components=components, seed=1))
 
 
 @pytest.mark.parametrize("entry", registry.entries("eigensolver"), ids=lambda e: e.name)

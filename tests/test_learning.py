@@ -115,7 +115,7 @@ BAD = {
     ),
     "no pairs asked for": (lambda: mf.Pairs.from_labels(Y, n_pairs=0), ["n_pairs", "at least 1"]),
     "rows to select out of range": (lambda: PAIRS[[25]], ["rows", "20 rows"]),
-    "no conversion": (lambda: PAIRS.to(mf.Triplets), ["no conversion leads from Pairs to Triplets", "give Triplets"]),
+    "no conversion": (lambda: PAIRS.to(mf.Labels), ["no conversion leads from Pairs to Labels", "give Labels"]),
     # options and names
     "unknown method": (lambda: learn(method="euclidian"), ["method='euclidian'", "did you mean 'euclidean'"]),
     "method not a name": (lambda: learn(method=3), ["method must be the name", "euclidean"]),

@@ -284,6 +284,24 @@ def test_learned_kernel_refuses_other_widths():
         LearnedKernel(kernel.map, np.eye(2))
 
 
+@pytest.mark.parametrize("rank", ["exact", 10])
+def test_a_factor_is_kept_as_it_was_learned(rank):
+    X, new = points(60), points(15, seed=2)
+    made = represent(RBF(0.4), X, rank)
+    L = np.random.default_rng(1).normal(size=(3, made.map.columns))
+    kernel = LearnedKernel.of_factor(made.map, L)
+    same = LearnedKernel(made.map, L.T @ L)
+    np.testing.assert_allclose(kernel(X, new), same(X, new), atol=1e-10)
+    np.testing.assert_allclose(kernel.distance(X, new), same.distance(X, new), atol=1e-8)
+    np.testing.assert_allclose(kernel.embedding()(new), made.map(new) @ L.T, atol=1e-10)  # not another root of L'L
+    np.testing.assert_allclose(kernel.W, same.W)
+    mf.testing.check_kernel(kernel, X)
+    with pytest.raises(InputError, match="L must have"):
+        LearnedKernel.of_factor(made.map, L[:, 1:])
+    with pytest.raises(InputError, match="L must be finite"):
+        LearnedKernel.of_factor(made.map, L * np.nan)
+
+
 # --------------------------------------------------------------------------------------------------------- hard cases
 
 

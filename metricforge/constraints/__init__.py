@@ -1,7 +1,8 @@
 """Side information about similarity, as typed index sets over the rows of X.
 
-There are four kinds: `Labels` (a class per row), `Pairs` (similar and dissimilar), `Chunklets` (groups of rows that
-belong together) and `Triplets` ("i is more similar to j than to k").  Plugins add kinds by subclassing `Constraint`.
+There are six kinds: `Labels` (a class per row), `Pairs` (similar and dissimilar), `Chunklets` (groups of rows that
+belong together), `Triplets` ("i is more similar to j than to k"), `Quadruplets` ("a and b are more similar than c and
+d") and `Targets` (a real value per row).  Plugins add kinds by subclassing `Constraint`.
 All kinds slice by row: ``len(c)`` is the number of rows and ``c[rows]`` keeps the relations inside ``rows``,
 renumbered, so scikit-learn's splitters and metadata routing treat them like any array of length n.  Relations lost by
 slicing or conversion are counted in ``dropped``.
@@ -14,16 +15,23 @@ from .conversions import (
     chunklets_to_pairs,
     labels_to_chunklets,
     labels_to_pairs,
+    labels_to_quadruplets,
     labels_to_triplets,
     pairs_to_chunklets,
+    pairs_to_quadruplets,
+    quadruplets_to_triplets,
+    targets_to_triplets,
     triplets_to_pairs,
+    triplets_to_quadruplets,
 )
 from .distances import Distances
 from .indices import components_of
 from .interface import Constraint, Lines, Links
 from .labels import Labels
 from .pairs import Pairs
+from .quadruplets import Quadruplets
 from .scoring import Satisfied, pair_auc, row_auc, separating
+from .targets import Targets
 from .triplets import Triplets
 from .validation import as_indices, check_n, freeze, row_numbers
 
@@ -35,7 +43,9 @@ __all__ = [
     "Lines",
     "Links",
     "Pairs",
+    "Quadruplets",
     "Satisfied",
+    "Targets",
     "Triplets",
     "as_indices",
     "check_n",
@@ -44,11 +54,16 @@ __all__ = [
     "freeze",
     "labels_to_chunklets",
     "labels_to_pairs",
+    "labels_to_quadruplets",
     "labels_to_triplets",
     "pair_auc",
     "pairs_to_chunklets",
+    "pairs_to_quadruplets",
+    "quadruplets_to_triplets",
     "row_auc",
     "row_numbers",
     "separating",
+    "targets_to_triplets",
     "triplets_to_pairs",
+    "triplets_to_quadruplets",
 ]

@@ -7,9 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from .chunklets import Chunklets
+from .drawing import MOST_TRIPLETS, PER_ROW
 from .indices import groups_of, keyed_pairs, pair_keys
 from .labels import Labels
 from .pairs import Pairs
+from .quadruplets import Quadruplets
+from .targets import Targets
 from .triplets import Triplets
 
 
@@ -46,3 +49,49 @@ def triplets_to_pairs(triplets: Triplets, *, seed: int = 0) -> Pairs:
     both = np.intersect1d(similar, dissimilar)
     s, d = (keyed_pairs(np.setdiff1d(keys, both), n) for keys in (similar, dissimilar))
     return Pairs(s, d, n=n, dropped=triplets.dropped + len(both))
+
+
+def labels_to_quadruplets(labels: Labels, *, seed: int = 0) -> Quadruplets:
+    """Return the quadruplets that `Quadruplets.from_labels` draws."""
+    return replace(Quadruplets.from_labels(labels, seed=seed), dropped=labels.dropped)
+
+
+def pairs_to_quadruplets(pairs: Pairs, *, seed: int = 0) -> Quadruplets:
+    """Compare random similar pairs with random dissimilar ones, which share a row with them where there are such.
+
+    There are ten per pair, no more than 20,000; where one of the two sides is empty, all pairs are dropped.
+    """
+    s, d = pairs.similar, pairs.dissimilar
+    if not (len(s) and len(d)):
+        return Quadruplets([], n=pairs.n, dropped=pairs.dropped + pairs.size)
+    rng = np.random.default_rng(seed)
+    size = min(PER_ROW * pairs.size, len(s) * len(d), MOST_TRIPLETS)
+    near = s[rng.integers(len(s), size=size)]
+    row = near[np.arange(size), rng.integers(2, size=size)]
+    order = np.argsort(d.ravel(), kind="stable")  # the dissimilar pairs of row i stand together
+    count = np.bincount(d.ravel(), minlength=pairs.n)
+    first = np.cumsum(count) - count
+    shared = order[np.minimum(first[row] + (rng.random(size) * count[row]).astype(np.int64), len(order) - 1)] // 2
+    far = d[np.where(count[row] > 0, shared, rng.integers(len(d), size=size))]
+    return Quadruplets(np.column_stack([near, far]), n=pairs.n, dropped=pairs.dropped)
+
+
+def triplets_to_quadruplets(triplets: Triplets, *, seed: int = 0) -> Quadruplets:
+    """Return (i, j, i, k) for each triplet, which means the same."""
+    return Quadruplets(triplets.triples[:, [0, 1, 0, 2]], n=triplets.n, dropped=triplets.dropped)
+
+
+def quadruplets_to_triplets(quadruplets: Quadruplets, *, seed: int = 0) -> Triplets:
+    """Return the quadruplets whose pairs share a row, which mean the same; the others are dropped and counted."""
+    # the columns of i, j, k where the shared row is a = c, a = d, b = c, b = d
+    orders = [[0, 1, 3], [0, 1, 2], [1, 0, 3], [1, 0, 2]]
+    shared = [quadruplets.quads[:, i] == quadruplets.quads[:, k] for i, k in ((0, 2), (0, 3), (1, 2), (1, 3))]
+    choice = np.select(shared, range(4), default=-1)
+    kept = np.flatnonzero(choice >= 0)
+    triples = np.take_along_axis(quadruplets.quads[kept], np.asarray(orders)[choice[kept]], axis=1)
+    return Triplets(triples, n=quadruplets.n, dropped=quadruplets.dropped + quadruplets.size - len(kept))
+
+
+def targets_to_triplets(targets: Targets, *, seed: int = 0) -> Triplets:
+    """Return random triplets with |y_i − y_j| < |y_i − y_k|, as `Targets.triples` draws them."""
+    return Triplets(targets.triples(seed), n=targets.n, dropped=targets.dropped)

@@ -168,6 +168,13 @@ class Constraint(ComparedByContent, ABC):
             )
 
     @classmethod
+    def of_values(cls, y: Any) -> Constraint:
+        """Return what one bare value per row means to a method for this kind; default: `Labels`."""
+        from .labels import Labels
+
+        return Labels(y)
+
+    @classmethod
     def expect(cls, value: Any, name: str) -> Self:
         """Return ``value`` if it is of this kind, or raise naming the argument."""
         if not isinstance(value, cls):

@@ -181,9 +181,14 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 "y and constraints are None: this MetricLearner requires y to be passed, but the target y is None; "
                 "give class labels y, or constraints=mf.Pairs(...)"
             )
-        relations = y if isinstance(y, Constraint) else Labels(column_or_1d(y, warn=True))
+        relations = y if isinstance(y, Constraint) else self._kind().of_values(column_or_1d(y, warn=True))
         check_consistent_length(X, relations)
         return relations
+
+    def _kind(self) -> type[Constraint]:
+        """Return the kind that the method is meant for, which decides what a bare y is."""
+        method = self._method()
+        return Labels if method is None else find_method(method).constraint
 
     # -- parameters ----------------------------------------------------------------------------------------------
 
@@ -221,9 +226,14 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             return find_kernel(given)
         if given is not None:
             return find_solver(given)
+        method = self._method()
+        return None if method is None else getattr(find_method(method), name)
+
+    def _method(self) -> str | None:
+        """Return the name of the method of a fit, or None if that depends on the data."""
         named = self.method == "auto" and self.solver is not None
         method = method_of(find_solver(self.solver)) if named else self.method
-        return None if method in (None, "auto") else getattr(find_method(method), name)
+        return None if method == "auto" else method
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

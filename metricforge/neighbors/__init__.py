@@ -8,7 +8,7 @@ without any rounding).
 Files: `api` has the functions to call, `choice` the rule of method="auto", `exhaustive` the search by products over
 the tiles of `scanning`, `candidates` the KD tree and the ranking of candidates, `nndescent` the approximate search,
 `binary` and `bits` the search of packed rows, `chunks` the search of dask rows, `graphs` the neighbour graphs,
-`classes` the nearest rows of the same class and of others.
+`classes` the nearest rows of the same class and of others, and the rows of others within a radius.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 from .api import METHODS, descent, exact, hamming, recall, search, search_blocks, tree
 from .choice import choose
 from .chunks import across
-from .classes import ClassNeighbors, nearest_by_class
+from .classes import ClassNeighbors, nearest_by_class, other_classes_within
 from .contract import DistanceBlock, Found, Search
 from .graphs import graph, isolated
 
@@ -34,6 +34,7 @@ __all__ = [
     "hamming",
     "isolated",
     "nearest_by_class",
+    "other_classes_within",
     "recall",
     "search",
     "search_blocks",

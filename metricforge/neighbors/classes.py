@@ -74,3 +74,65 @@ def _inside(Z: Any, rows: Array, asked: Array, k: int) -> Found:
     keep = index != asked[:, None]
     keep[keep.all(axis=1), -1] = False
     return index[keep].reshape(len(asked), -1), distance[keep].reshape(len(asked), -1)
+
+
+BLOCK = 1024
+"""Rows on each side of a block of distances: 4 MB, which fits the caches."""
+EXACT = 65_536
+"""Pairs whose distances are computed again in float64 at a time."""
+
+
+def other_classes_within(Z: Array, codes: Array, radius: Array) -> Iterator[tuple[Array, Array, Array]]:
+    """Yield all pairs of rows of two classes that are nearer than the radius of the first row.
+
+    Parameters
+    ----------
+    Z : (n, m) array
+        Rows in the metric that decides what is near.
+    codes : (n,) int array
+        Classes.
+    radius : (n,) array
+        Squared, one for each row; rows with a negative one have no pairs.
+
+    Yields
+    ------
+    i, l, squared : arrays
+        Row numbers and squared distances with squared < radius[i], in no particular order.  The pair (l, i) occurs too
+        if squared < radius[l].
+
+    Notes
+    -----
+    Cost: O(n² m) time in float32, half of it saved by symmetry and blocks of one class skipped; O(p m) in float64 for
+    the p pairs that are near, so the distances are exact.  Memory: 4 n m bytes and some blocks of 4 MB.
+    """
+    order = np.argsort(codes, kind="stable")
+    codes, radius = codes[order], np.asarray(radius, dtype=np.float64)[order]
+    mean = Z.mean(axis=0)
+    low = np.ascontiguousarray((Z[order] - mean), dtype=np.float32)
+    norms = np.einsum("ij,ij->i", low, low)
+    starts = np.arange(0, len(order), BLOCK)
+    for a in starts:
+        I = slice(a, a + BLOCK)  # noqa: E741
+        for b in starts[starts >= a]:
+            J = slice(b, b + BLOCK)
+            if codes[I][0] == codes[J][-1] or max(radius[I].max(), radius[J].max()) < 0:
+                continue  # rows are sorted by class, so these are all of one
+            D = low[I] @ low[J].T
+            D *= -2
+            D += norms[I, None]
+            D += norms[J]
+            reach = np.maximum(radius[I, None], radius[J]).astype(np.float32)
+            # what float32 may have lost is decided in float64
+            reach += 1e-5 * (norms[I].max() + norms[J].max())
+            near = reach > D
+            near &= codes[I, None] != codes[J]
+            if a == b:
+                near = np.triu(near)
+            i, j = np.nonzero(near)
+            for part in range(0, len(i), EXACT):
+                p, q = i[part : part + EXACT] + a, j[part : part + EXACT] + b
+                difference = Z[order[p]] - Z[order[q]]
+                squared = np.einsum("ij,ij->i", difference, difference)
+                for one, other in ((p, q), (q, p)):
+                    keep = squared < radius[one]
+                    yield order[one[keep]], order[other[keep]], squared[keep]

@@ -21,7 +21,7 @@ from ..constraints import Constraint, Labels, Satisfied
 from ..errors import InputError
 from ..kernels import Kernel, Linear
 from ..metric import Metric
-from ..space import LearnedKernel
+from ..space import OverFeatures
 from ..tasks import satisfied
 from .figures import check_installed, colour, draw_lines, grid, legend_text, png, wrapped
 
@@ -342,7 +342,7 @@ def feature_weights(metric: Metric) -> Array | None:
     if isinstance(reported, np.ndarray) and reported.ndim == 1 and len(reported) == metric.width:
         return reported / max(float(reported.sum()), 1e-300)
     kernel = metric.kernel
-    linear = isinstance(kernel, Linear) or (isinstance(kernel, LearnedKernel) and isinstance(kernel.base, Linear))
+    linear = isinstance(kernel, Linear) or (isinstance(kernel, OverFeatures) and isinstance(kernel.start, Linear))
     if not linear or metric.rows is None or _rows.is_sparse(metric.rows) or _rows.is_dask(metric.rows):
         return None
     weight = kernel.diag(np.eye(metric.rows.shape[1])) * metric.rows.var(axis=0)

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 @hookimpl
 def metricforge_register(registrar: Registrar) -> None:
     """Add the constraints, conversions, kernels, eigensolvers, neighbour searches and commands of the core."""
-    for name in ("Labels", "Pairs", "Triplets", "Chunklets"):  # the order of their options in the shell
+    # in the order of their options in the shell
+    for name in ("Labels", "Pairs", "Triplets", "Quadruplets", "Chunklets", "Targets"):
         registrar.add("constraint", name.lower(), f"metricforge.constraints:{name}")
     for source, target in (
         ("labels", "pairs"),
@@ -22,6 +23,11 @@ def metricforge_register(registrar: Registrar) -> None:
         ("chunklets", "pairs"),
         ("pairs", "chunklets"),
         ("triplets", "pairs"),
+        ("triplets", "quadruplets"),
+        ("labels", "quadruplets"),
+        ("pairs", "quadruplets"),
+        ("quadruplets", "triplets"),
+        ("targets", "triplets"),
     ):
         registrar.add("conversion", f"{source}->{target}", f"metricforge.constraints:{source}_to_{target}")
     for name in (
@@ -40,6 +46,7 @@ def metricforge_register(registrar: Registrar) -> None:
     ):
         registrar.add("kernel", name.lower(), f"metricforge.kernels:{name}")
     registrar.add("kernel", "learned", "metricforge.space:LearnedKernel")
+    registrar.add("kernel", "factored", "metricforge.space:FactoredKernel")
     repair = "pip install 'metricforge[primme]' (it compiles against BLAS and LAPACK: on Debian, libopenblas-dev)"
     registrar.add("eigensolver", "primme", "metricforge.eigen:primme_pairs", requires=["primme"], install=repair)
     registrar.add("eigensolver", "arpack", "metricforge.eigen:arpack_pairs")

@@ -14,12 +14,13 @@ from ..rows import check_memory
 from .costs import BUDGET, Size, affordable, space_seconds
 from .embeddings import embedding, principal_axes
 from .landmarks import check_diagonal, choose_landmarks, landmark_map, pivoted_cholesky
-from .learned import LearnedKernel, OverFeatures
+from .learned import FactoredKernel, LearnedKernel, OverFeatures
 from .maps import FeatureMap, Stacked, explicit_map, explicit_width, parts_of
 from .representation import Space, represent
 
 __all__ = [
     "BUDGET",
+    "FactoredKernel",
     "FeatureMap",
     "LearnedKernel",
     "OverFeatures",

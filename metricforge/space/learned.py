@@ -61,6 +61,11 @@ class LearnedKernel(OverFeatures):
         if not (np.isfinite(self.W).all() and 0 <= self.a < np.inf):
             raise InputError("W must be finite and a a finite number >= 0")
 
+    @staticmethod
+    def of_factor(map: FeatureMap, L: Array) -> FactoredKernel:
+        """Return the kernel φ(x)'L'Lφ(y) of an (r, m) factor L, which is kept as it is: ``root`` is L'."""
+        return FactoredKernel(map, L)
+
     @property
     def base(self) -> Kernel:
         """The kernel k that φ are the features of."""
@@ -110,3 +115,71 @@ class LearnedKernel(OverFeatures):
         F = self.map.affine(d)
         H: Array = F @ self.W @ F.T
         return H + self.a * self.base.bilinear(d) if self.a else H
+
+
+@dataclass(frozen=True, eq=False)
+class FactoredKernel(OverFeatures):
+    """The kernel φ(x)'L'Lφ(y) on the features φ of a base kernel, for methods that learn L.
+
+    L is not derived from W again: the embedding has the r axes that were learned, in their order and with their signs.
+
+    Parameters
+    ----------
+    map : FeatureMap
+        φ, which also holds the base kernel.
+    L : (r, m) array
+    """
+
+    map: FeatureMap
+    L: Array
+
+    def __post_init__(self) -> None:
+        m, shape = self.map.columns, np.shape(self.L)
+        if len(shape) != 2 or shape[0] < 1 or shape[1] != m:
+            raise InputError(f"L must have {m} columns, one per feature, and at least one row, got shape {shape}")
+        if not np.isfinite(self.L).all():
+            raise InputError("L must be finite")
+
+    @property
+    def base(self) -> Kernel:
+        """The kernel that φ are the features of."""
+        return self.map.kernel
+
+    @property
+    def W(self) -> Array:  # noqa: N802
+        """The (m, m) matrix L'L."""
+        return self.L.T @ self.L
+
+    @property
+    def root(self) -> Array:
+        """L'."""
+        return self.L.T
+
+    def embedding(self) -> FeatureMap:
+        """Return the map Lφ(x), whose inner products are this kernel for every row."""
+        return self.map.rotated(self.root, exact=True)
+
+    def block(self, X: Any, Y: Any) -> Array:
+        """Return Φ_X L'L Φ_Y'."""
+        K: Array = self._embed(X) @ self._embed(Y).T
+        return K.astype(_rows.float_dtype(X, Y), copy=False)
+
+    def paired(self, X: Any, Y: Any) -> Array:
+        """Return φ(x_i)'L'Lφ(y_i)."""
+        return np.asarray(np.einsum("ij,ij->i", self._embed(X), self._embed(Y)))
+
+    def squared_distance(self, X: Any, Y: Any) -> Array:
+        """Return ‖L(φ(x) − φ(y))‖²."""
+        return squared_euclidean(self._embed(X), self._embed(Y)).astype(_rows.float_dtype(X, Y), copy=False)
+
+    def paired_squared_distance(self, X: Any, Y: Any) -> Array:
+        """Return the squared distances row by row."""
+        return np.asarray(np.square((self.map.block(X) - self.map.block(Y)) @ self.root).sum(axis=1))
+
+    def bilinear(self, d: int) -> Array:
+        """Return F L'L F' where φ(x) = F'[x, 1]."""
+        E = self.map.affine(d) @ self.root
+        return np.asarray(E @ E.T)
+
+    def _embed(self, X: Any) -> Array:
+        return np.asarray(self.map.block(X) @ self.root)

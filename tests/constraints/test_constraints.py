@@ -197,8 +197,8 @@ def test_large_chunklets_become_a_spanning_sample_of_pairs():
 
 
 def test_no_conversion_is_an_error_with_the_repair():
-    with pytest.raises(InputError, match=r"no conversion leads from Pairs to Triplets; give Triplets"):
-        mf.Pairs([(0, 1)], n=2).to(mf.Triplets)
+    with pytest.raises(InputError, match=r"no conversion leads from Pairs to Labels; give Labels"):
+        mf.Pairs([(0, 1)], n=2).to(mf.Labels)
 
 
 # --------------------------------------------------------------------------------------------------------- hard cases

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metricforge.neighbors import nearest_by_class
+from metricforge.neighbors import nearest_by_class, other_classes_within
 
 
 def by_hand(Z, codes, query, k, *, same):
@@ -39,3 +39,17 @@ def test_a_query_behind_its_duplicates_is_left_out_all_the_same():
     (found,) = nearest_by_class(Z, codes, 2, queries=np.array([4]))
     np.testing.assert_array_equal(found.same[0], [[0, 1]])
     np.testing.assert_array_equal(found.other[0], [[5]])
+
+
+@pytest.mark.parametrize("n", [1, 50, 1500])  # 1500: more than one block
+def test_rows_of_other_classes_within_a_radius(n, rng):
+    Z, codes = rng.normal(size=(n, 5)) + 1e3, rng.integers(4, size=n)
+    radius = rng.uniform(-0.2, 3, size=n)
+    found = [np.empty((3, 0))] + [np.stack(part) for part in other_classes_within(Z, codes, radius)]
+    i, l, squared = np.concatenate(found, axis=1)
+    D = np.square(Z[:, None] - Z[None]).sum(-1)
+    expected = np.nonzero((codes[:, None] != codes) & (radius[:, None] > D))
+    order = np.lexsort((l, i))
+    np.testing.assert_array_equal(i[order], expected[0])
+    np.testing.assert_array_equal(l[order], expected[1])
+    np.testing.assert_allclose(squared[order], D[expected], rtol=1e-9)

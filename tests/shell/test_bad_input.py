@@ -17,7 +17,10 @@ BAD = {
     "misspelt flag": (["learn", "toy.csv", "--standarize"], "--standarize; see metricforge learn --help"),
     "demo into a file": (["demo", "--out", "toy.csv"], "--out: cannot create the folder 'toy.csv'"),
     "learn nothing": (["learn"], "data is missing"),
-    "learn without hints": (["learn", "toy.csv"], "give one of --label, --pairs, --triplets, --groups\n"),
+    "learn without hints": (
+        ["learn", "toy.csv"],
+        "give one of --label, --pairs, --triplets, --quadruplets, --groups, --target\n",
+    ),
     "learn LIBSVM without hints": (["learn", "toy.svm"], "the labels inside a LIBSVM file are --label label"),
     "learn FASTA without hints": (["learn", "p.fasta"], "are --label id and --label description"),
     "learn from two hints": (["learn", "toy.csv", "--label", "class", "--pairs", "pairs.csv"], "were both given"),
@@ -36,7 +39,7 @@ BAD = {
     "learn text": (["learn", "toy.csv", "--groups", "group"], "line 2: column 'class' holds the text 'red'"),
     "learn text beside labels": (
         ["learn", "toy.csv", "--groups", "group"],
-        "leave the column out with --drop class, or name it as --label or --groups\n",
+        "leave the column out with --drop class, or name it as --label or --groups or --target\n",
     ),
     "learn text beside pairs": (
         ["learn", "toy.csv", "--pairs", "pairs.csv"],
