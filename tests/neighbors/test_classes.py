@@ -46,10 +46,10 @@ def test_rows_of_other_classes_within_a_radius(n, rng):
     Z, codes = rng.normal(size=(n, 5)) + 1e3, rng.integers(4, size=n)
     radius = rng.uniform(-0.2, 3, size=n)
     found = [np.empty((3, 0))] + [np.stack(part) for part in other_classes_within(Z, codes, radius)]
-    i, l, squared = np.concatenate(found, axis=1)
+    i, j, squared = np.concatenate(found, axis=1)
     D = np.square(Z[:, None] - Z[None]).sum(-1)
     expected = np.nonzero((codes[:, None] != codes) & (radius[:, None] > D))
-    order = np.lexsort((l, i))
+    order = np.lexsort((j, i))
     np.testing.assert_array_equal(i[order], expected[0])
-    np.testing.assert_array_equal(l[order], expected[1])
+    np.testing.assert_array_equal(j[order], expected[1])
     np.testing.assert_allclose(squared[order], D[expected], rtol=1e-9)
