@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import operator
+import reprlib
 import sys
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -120,7 +121,7 @@ def _describe_whole(least: int, most: int | None) -> str:
 def one_of(value: Any, name: str, known: Sequence[str]) -> str:
     """Return ``value`` where it is one of the ``known`` strings, else raise with the nearest of them."""
     if not isinstance(value, str) or value not in known:
-        raise UnknownNameError(f"{name}={value!r} is unknown; {nearest(str(value), known)}")
+        raise UnknownNameError(f"{name}={shown(value)} is unknown; {nearest(str(value)[:200], known)}")
     return value
 
 
@@ -133,7 +134,7 @@ def flag(value: Any, name: str) -> bool:
 
 def wrong(name: str, wanted: str, value: Any) -> InputError:
     """Return the error of an argument: ``"{name} must be {wanted}, got {value!r}"``."""
-    return InputError(f"{name} must be {wanted}, got {value!r}")
+    return InputError(f"{name} must be {wanted}, got {shown(value)}")
 
 
 def _is_one_of(value: Any, others: Sequence[str | None]) -> bool:
@@ -162,6 +163,16 @@ def nearest(name: str, known: Iterable[str]) -> str:
     if close:
         return f"did you mean {close[0]!r}? Known: {', '.join(names)}"
     return f"known: {', '.join(names) or 'none'}"
+
+
+def shown(value: Any, most: int = 200) -> str:
+    """Return the repr of any value as a user passed it, in one line of at most ``most`` characters."""
+    long = isinstance(value, str | bytes | list | tuple | set | frozenset | dict) and len(value) > most
+    try:
+        text = " ".join((reprlib.repr if long else repr)(value).split())
+    except Exception:  # the value's own code
+        text = f"an object of type {type(value).__name__}"
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def first_rows(rows: Iterable[int], limit: int = 5) -> str:

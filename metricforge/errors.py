@@ -11,7 +11,11 @@ from typing import Any
 
 
 class InputError(ValueError):
-    """The caller's argument is wrong; the message names it and says how to repair it."""
+    """The caller's argument is wrong; the message names it and says how to repair it, in one line."""
+
+    def __init__(self, message: object = "") -> None:
+        # arrays, and errors of other libraries, bring line breaks into a sentence that quotes them
+        super().__init__(" ".join(line.strip() for line in str(message).splitlines()))
 
 
 class UnknownNameError(InputError, KeyError):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from . import __version__, join
 from . import rows as _rows
-from .checks import first_rows, nearest, whole_number
+from .checks import first_rows, nearest, shown, whole_number
 from .constraints import Constraint, Distances
 from .errors import InputError, UnknownNameError
 from .join import Relations, as_constraint
@@ -160,7 +160,7 @@ def resolve(
 ) -> Plan:
     """Resolve method, kernel and solver to objects; the constraints decide what "auto" means."""
     if not isinstance(method, str):
-        raise InputError(f"method must be the name of a method, got {method!r}; {nearest('', _method_names())}")
+        raise InputError(f"method must be the name of a method, got {shown(method)}; {nearest('', _method_names())}")
     solver = None if solver is None else find_solver(solver)
     notes: tuple[str, ...] = ()
     if method == "auto":
@@ -216,7 +216,7 @@ def find_solver(solver: Any) -> Solver:
     if isinstance(solver, Solver):
         return solver
     if not isinstance(solver, str):
-        raise InputError(f"solver must be a Solver instance, the name of a solver or None, got {solver!r}")
+        raise InputError(f"solver must be a Solver instance, the name of a solver or None, got {shown(solver)}")
     made = registry.get("solver", solver)
     try:
         return made() if isinstance(made, type) else made  # type: ignore[no-any-return]
@@ -232,7 +232,9 @@ def find_kernel(kernel: Any) -> Kernel:
         return kernel
     if not isinstance(kernel, str):
         example = f"{kernel.__name__}()" if isinstance(kernel, type) else "mf.kernels.RBF()"
-        raise InputError(f"kernel must be a Kernel, a Metric or a name, got {kernel!r}; write for instance {example}")
+        raise InputError(
+            f"kernel must be a Kernel, a Metric or a name, got {shown(kernel)}; write for instance {example}"
+        )
     return read_kernel(kernel)
 
 
@@ -375,8 +377,8 @@ def _scale_free_methods() -> list[str]:
             options = {option: value for option, value in setting.items() if option not in ("kernel", "rank")}
             kernel = find_kernel(setting.get("kernel", method.kernel))
             if method.ignores_scales(kernel, with_options(method.solver, options, name)):
-                shown = ", ".join(f"{option}={value!r}" for option, value in setting.items())
-                found.append(f"{name} with {shown}" if shown else name)
+                given = ", ".join(f"{option}={value!r}" for option, value in setting.items())
+                found.append(f"{name} with {given}" if given else name)
     return found
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from . import join, neighbors
 from . import rows as _rows
-from .checks import whole_number
+from .checks import shown, whole_number
 from .errors import InputError, MissingPluginError, ModelFileError
 from .files import model as modelfile
 from .files import probe
@@ -365,7 +365,7 @@ class Metric:
 
     def _scaled(self, weight: Any) -> Metric:
         if not 0 < weight < np.inf:
-            raise InputError(f"a metric can only be scaled by a positive number, got {weight!r}")
+            raise InputError(f"a metric can only be scaled by a positive number, got {shown(weight)}")
         values = {"method": f"{float(weight):g} · ({self.report['method']})", "parts": (dict(self.report),)}
         return replace(
             self,
@@ -429,9 +429,9 @@ class Metric:
         return Stacked(tuple(maps))
 
     def __repr__(self) -> str:
-        shown = [f"{name}={short(self.report[name])}" for name in ("method", "status", "gap") if name in self.report]
+        facts = [f"{name}={short(self.report[name])}" for name in ("method", "status", "gap") if name in self.report]
         rows = "" if self.rows is None else f", {_rows.count(self.rows)} training rows"
-        return f"Metric({', '.join(shown)}{rows})"
+        return f"Metric({', '.join(facts)}{rows})"
 
     # -- files ---------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import shown
 from ..errors import InputError
 from .indices import all_pairs, cross_pairs, pair_keys, stack_pairs
 
@@ -94,7 +95,7 @@ def draw_components(codes: Array, components: float, seed: int, *, dissimilar: b
     """
     if not (isinstance(components, float | np.floating) and 0 < components < 1):
         raise InputError(
-            f"components must be between 0 and 1 (the share of rows left as components), got {components!r}"
+            f"components must be between 0 and 1 (the share of rows left as components), got {shown(components)}"
         )
     rng = np.random.default_rng(seed)
     index = ClassIndex(codes)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import names
-from ..checks import plural
+from ..checks import plural, shown
 from ..errors import InputError, NotAcceptedError
 from ..rows import ComparedByContent
 from .indices import deal, inside
@@ -202,7 +202,9 @@ class Constraint(ComparedByContent, ABC):
         if isinstance(kind, str):
             kind = cast(type[C], names.find("constraint", kind, (), "kind"))
         if not (isinstance(kind, type) and issubclass(kind, Constraint)):
-            raise InputError(f"kind must be a class of constraints, got {kind!r}; write for instance .to(mf.Pairs)")
+            raise InputError(
+                f"kind must be a class of constraints, got {shown(kind)}; write for instance .to(mf.Pairs)"
+            )
         from ..registry import convert
 
         return convert(self, kind, seed=seed)

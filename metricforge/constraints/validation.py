@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import first_rows, whole_number
+from ..checks import first_rows, shown, whole_number
 from ..errors import InputError
 from .indices import keyed_pairs, pair_keys
 
@@ -34,7 +34,10 @@ def as_column(values: Any, name: str) -> Array:
     """Return a 1-d array of n values; a column of shape (n, 1) is flattened."""
     if hasattr(values, "to_numpy"):
         values = values.to_numpy()
-    A = np.array(values) if not isinstance(values, np.ndarray) else values.copy()
+    try:
+        A = np.array(values) if not isinstance(values, np.ndarray) else values.copy()
+    except (TypeError, ValueError):
+        raise InputError(f"{name} must be 1-d with one value per row, got {shown(values)}") from None
     if A.dtype.kind in "US" and not isinstance(values, np.ndarray) and not all(isinstance(v, str) for v in values):
         A = np.array(values, dtype=object)  # NumPy would have written 'None' and 'nan'
     if A.ndim == 2 and A.shape[1] == 1:
@@ -74,7 +77,7 @@ def as_indices(values: Any, n: int, name: str, columns: int) -> Array:
         A = np.asarray(sorted(values) if isinstance(values, set | frozenset) else values)
         A = A if A.ndim else np.asarray(list(values))
     except (TypeError, ValueError):
-        raise InputError(f"{name} must be a list of {columns} row numbers each, got {values!r}") from None
+        raise InputError(f"{name} must be a list of {columns} row numbers each, got {shown(values)}") from None
     if A.size == 0:
         return np.empty((0, columns), dtype=np.int64)
     if columns == 1 and A.ndim == 1:

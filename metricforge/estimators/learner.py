@@ -160,10 +160,12 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 self._forget_columns(X)
             return X  # learn and Metric check it; check_array would compute a whole dask array
         try:
-            return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
-        except ValueError:
-            if _rows.column_names(X):
-                _rows.as_vectors(X)  # raises an error that names the column with text
+            if _rows.is_sparse(X):
+                X = _rows.as_vectors(X)  # before compiled code meets invalid indices
+            with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn adds up all cells
+                return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
+        except (TypeError, ValueError):
+            _rows.as_vectors(X)  # raises an error that names the rows and columns at fault
             raise
 
     def _forget_columns(self, X: Any) -> None:

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 
 from .. import neighbors
 from .. import rows as _rows
-from ..checks import number_or, one_of
+from ..checks import number_or, one_of, shown
 from ..errors import InputError
 from ..kernels import squared_euclidean
 from ..metric import Metric
@@ -169,7 +169,7 @@ class KernelRule(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         one_of(self.window, "window", list(WINDOWS))
         number_or(self.radius, "radius", ["learned"], least=0)
         if not isinstance(self._learner(), MetricLearner | Metric):
-            raise InputError(f"learner must be a MetricLearner, a Metric or None, got {self.learner!r}")
+            raise InputError(f"learner must be a MetricLearner, a Metric or None, got {shown(self.learner)}")
 
     def _takes_arrays(self, X: Any) -> bool:
         return bool(self.__sklearn_tags__().input_tags.two_d_array) and not _rows.is_dask(X)

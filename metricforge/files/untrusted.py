@@ -10,6 +10,7 @@ from typing import IO, Any
 import numpy as np
 
 from ..errors import InputError
+from ..rows import check_sparse_indices
 
 
 def check_regular(path: Path) -> None:
@@ -43,15 +44,8 @@ def check_distinct(names: Iterable[str], path: Path) -> None:
 
 
 def as_csr(found: Any) -> Any:
-    """Return a sparse matrix from a file as CSR, or raise ValueError if its indices are invalid.
-
-    SciPy accepts indices that are out of range, and its compiled code then reads and writes outside its arrays: the
-    check has to come before the first conversion.
-    """
-    if hasattr(found, "indptr"):  # CSR, CSC and BSR; COO checks its indices when it is made
-        if (np.diff(found.indptr) < 0).any():  # SciPy skips this check if the last pointer is 0
-            raise ValueError("the index pointers decrease")
-        found.check_format(full_check=True)
+    """Return a sparse matrix from a file as CSR, or raise ValueError if its indices are invalid."""
+    check_sparse_indices(found)
     if found.ndim != 2 or found.dtype.kind not in "fiub":
         raise ValueError(f"a sparse array of {found.dtype} and shape {found.shape} is not a matrix of numbers")
     return found if found.format == "csr" else found.tocoo().tocsr()

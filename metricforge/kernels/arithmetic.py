@@ -46,7 +46,7 @@ def squared_euclidean(X: Any, Y: Any, finish: Callable[[Array], Any] | None = No
     """Return ‖x_i − y_j‖², formed in float64 and stored in the precision of the rows.
 
     Dense rows are centred on the mean of Y first: cancellation then costs digits of the spread, not of the offset.
-    CSR rows are centred in the columns that every row stores; distances that are still lost to rounding are measured
+    CSR rows are centred in the columns that every row stores.  Distances that are still lost to rounding are measured
     again from the difference of the two rows.  ``finish`` changes a tile of the result in place while it is in the
     cache.
     """
@@ -109,7 +109,9 @@ def _dense_tiles(X: Array, Y: Array, out: Array) -> Iterator[tuple[slice, Array]
         left = np.empty((len(A), d + 2))
         np.subtract(A, centre, out=left[:, :d])
         left[:, d], left[:, d + 1] = paired_inner(left[:, :d], left[:, :d]), 1
-        yield part, np.matmul(left, right.T, out=out[part] if out.dtype == np.float64 else None)
+        D = np.matmul(left, right.T, out=out[part] if out.dtype == np.float64 else None)
+        _measure_cancelled_dense(D, A, Y, left[:, d], right[:, d + 1])
+        yield part, D
 
 
 def _sparse_tiles(X: Any, Y: Any) -> Iterator[tuple[slice, Array]]:
@@ -180,6 +182,21 @@ def _measure_cancelled(D: Array, A: Any, Y: Any, xx: Array, yy: Array) -> None:
         for part in _rows.blocks(len(lost), 64 * max(1, Y.shape[1])):
             some = lost[part]
             D[i, some] = paired_squared_euclidean(*_alike(A[np.full(len(some), i)], Y[some]))
+
+
+def _measure_cancelled_dense(D: Array, A: Array, Y: Array, xx: Array, yy: Array) -> None:
+    """Do the same for a tile of dense rows, in one pass over it where no pair is near."""
+    if not D.size:
+        return
+    lost = np.flatnonzero(CANCELLED * (xx.max() + yy.max()) > D)
+    if not len(lost):
+        return
+    i, j = np.divmod(lost, D.shape[1])
+    near = D[i, j] < CANCELLED * (xx[i] + yy[j])
+    i, j = i[near], j[near]
+    for part in _rows.blocks(len(i), 8 * max(1, Y.shape[1]), TILE_BYTES):
+        apart = np.subtract(A[i[part]], Y[j[part]], dtype=np.float64)
+        D[i[part], j[part]] = paired_inner(apart, apart)
 
 
 def _alike(X: Any, Y: Any) -> tuple[Any, Any]:

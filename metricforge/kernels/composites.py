@@ -9,11 +9,11 @@ from typing import Any, Self
 import numpy as np
 
 from .. import rows as _rows
-from ..checks import one_of, whole_number
+from ..checks import one_of, shown, whole_number
 from ..errors import InputError
 from ..rows import Array, ComparedByContent
 from .arithmetic import inverse_root
-from .interface import Kernel
+from .interface import Kernel, quiet
 from .parameters import check_is_kernel, check_on_vectors, sample_rows
 from .vectors import Linear
 
@@ -67,9 +67,9 @@ class Mixture(_Composite):
         try:
             weights = tuple(float(w) for w in self.weights)
         except (TypeError, ValueError):
-            raise InputError(f"weights must be numbers, got {self.weights!r}") from None
+            raise InputError(f"weights must be numbers, got {shown(self.weights)}") from None
         if not kernels or not all(isinstance(k, Kernel) for k in kernels):
-            raise InputError(f"kernels must be a non-empty list of kernels, got {self.kernels!r}")
+            raise InputError(f"kernels must be a non-empty list of kernels, got {shown(self.kernels)}")
         if len(weights) != len(kernels):
             raise InputError(f"weights must have one number per kernel: {len(kernels)} kernels, {len(weights)} weights")
         if not np.isfinite(weights).all():
@@ -115,9 +115,10 @@ class Mixture(_Composite):
         if not active:
             return 0 * getattr(self.kernels[0], method)(*args)  # type: ignore[no-any-return]
         w, k = active[0]
-        total: Array = w * getattr(k, method)(*args)
-        for w, k in active[1:]:
-            total += w * getattr(k, method)(*args)
+        with quiet():
+            total: Array = w * getattr(k, method)(*args)
+            for w, k in active[1:]:
+                total += w * getattr(k, method)(*args)
         return total
 
 
@@ -139,15 +140,18 @@ class Product(_Composite):
 
     def block(self, X: Any, Y: Any) -> Array:
         """Return K₁ ∘ K₂."""
-        return self.left.block(X, Y) * self.right.block(X, Y)
+        with quiet():
+            return self.left.block(X, Y) * self.right.block(X, Y)
 
     def paired(self, X: Any, Y: Any) -> Array:
         """Return k₁(x_i, y_i) k₂(x_i, y_i)."""
-        return self.left.paired(X, Y) * self.right.paired(X, Y)
+        with quiet():
+            return self.left.paired(X, Y) * self.right.paired(X, Y)
 
     def diag(self, X: Any) -> Array:
         """Return k₁(x_i, x_i) k₂(x_i, x_i)."""
-        return self.left.diag(X) * self.right.diag(X)
+        with quiet():
+            return self.left.diag(X) * self.right.diag(X)
 
 
 @dataclass(frozen=True)

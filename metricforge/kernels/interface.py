@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -61,18 +61,20 @@ class Kernel(ABC):
 
     def squared_distance(self, X: Any, Y: Any) -> Array:
         """Return the (len(X), len(Y)) squared distances."""
-        D: Array = -2 * self.block(X, Y)
-        D += self.diag(X)[:, None]
-        D += self.diag(Y)[None, :]
-        np.maximum(D, 0, out=D)
+        with quiet():
+            D: Array = -2 * self.block(X, Y)
+            D += self.diag(X)[:, None]
+            D += self.diag(Y)[None, :]
+            np.maximum(D, 0, out=D)
         if X is Y:
             np.fill_diagonal(D, 0)
         return D
 
     def paired_squared_distance(self, X: Any, Y: Any) -> Array:
         """Return d²(x_i, y_i) for each i."""
-        D: Array = self.diag(X) + self.diag(Y) - 2 * self.paired(X, Y)
-        np.maximum(D, 0, out=D)
+        with quiet():
+            D: Array = self.diag(X) + self.diag(Y) - 2 * self.paired(X, Y)
+            np.maximum(D, 0, out=D)
         return D
 
     def features(self, X: Any) -> Any | None:
@@ -147,11 +149,11 @@ class Kernel(ABC):
     def __call__(self, X: Any, Y: Any = None) -> Any:
         """Return the block of X and Y (default: X itself): an array, or a lazy dask array where either is one."""
         X = self.check(X, "X")
-        if Y is None:
-            return _rows.map_pairs(self.block, X, X, _rows.float_dtype(X), widest=self.widest)
-        Y = self.check(Y, "Y")
-        _rows.check_widths(X, Y)
-        return _rows.map_pairs(self.block, X, Y, _rows.float_dtype(X, Y), widest=self.widest)
+        other = X if Y is None else self.check(Y, "Y")
+        if Y is not None:
+            _rows.check_widths(X, other)
+        block = _FiniteBlock(self)
+        return _rows.map_pairs(block, X, other, _rows.float_dtype(X, other), widest=self.widest)
 
     def normalized(self) -> Kernel:
         """Return k(x, y) / sqrt(k(x, x) k(y, y))."""
@@ -187,6 +189,30 @@ class Kernel(ABC):
         return NotImplemented
 
     __rmul__ = __mul__
+
+
+def quiet() -> Any:
+    """Return a context without warnings of overflow; whoever uses the numbers checks that they are finite."""
+    return np.errstate(over="ignore", invalid="ignore")
+
+
+@dataclass(frozen=True)
+class _FiniteBlock:
+    """The block of a kernel, for threads and dask; raises where it overflows."""
+
+    kernel: Kernel
+
+    def __call__(self, X: Any, Y: Any) -> Array:
+        with quiet():
+            K = self.kernel.block(X, Y)
+            finite = not K.size or bool(np.isfinite(K.max() - K.min()))
+        if not finite:
+            name = type(self.kernel).__name__
+            raise InputError(
+                f"kernel {name} overflows on these rows; rescale their features, for instance with "
+                "sklearn.preprocessing.StandardScaler, or choose smaller parameters"
+            )
+        return K
 
 
 _CHECKS = {

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
-from ..checks import nearest
+from ..checks import nearest, shown
 from ..errors import InputError, UnknownNameError
 from .interface import Kernel
 
@@ -41,12 +41,12 @@ def parse_kernel(text: str, lookup: Lookup) -> Kernel:
         try:
             return _made(lookup(text.strip()), text.strip(), (), {}, text)  # a name of unusual characters
         except UnknownNameError:
-            raise InputError(f"kernel={text!r} cannot be read; {_EXAMPLE}") from None
+            raise InputError(f"kernel={shown(text)} cannot be read; {_EXAMPLE}") from None
     if isinstance(tree, ast.Name):
         return _made(lookup(_plain(tree.id)), _plain(tree.id), (), {}, text)
     found = _value(tree, text, lookup)
     if not isinstance(found, Kernel):
-        raise InputError(f"kernel={text!r} is not a kernel; {_EXAMPLE}")
+        raise InputError(f"kernel={shown(text)} is not a kernel; {_EXAMPLE}")
     return found
 
 
@@ -80,7 +80,7 @@ def _value(node: ast.expr, text: str, lookup: Lookup) -> Any:
         value = ast.literal_eval(node)
     except (ValueError, TypeError):
         raise InputError(
-            f"kernel={text!r} holds more than names and numbers; write for instance rbf(gamma=0.5)"
+            f"kernel={shown(text)} holds more than names and numbers; write for instance rbf(gamma=0.5)"
         ) from None
     return _plain(value) if isinstance(value, str) else value
 
@@ -89,22 +89,22 @@ def _made(found: Any, name: str, arguments: tuple[Any, ...], options: dict[str, 
     """Return a kernel of a class that was looked up; an instance takes no parameters."""
     if isinstance(found, Kernel):
         if arguments or options:
-            raise InputError(f"kernel={text!r}: {name} takes no parameters; write {name}")
+            raise InputError(f"kernel={shown(text)}: {name} takes no parameters; write {name}")
         return found
     own = [f for f in fields(found) if f.init] if is_dataclass(found) else []
     known = [f.name for f in own]
     unknown = next((option for option in options if option not in known), None)
     if own and unknown is not None:
-        raise UnknownNameError(f"kernel={text!r}: {name} has no parameter {unknown!r}; {nearest(unknown, known)}")
+        raise UnknownNameError(f"kernel={shown(text)}: {name} has no parameter {unknown!r}; {nearest(unknown, known)}")
     given = {*options, *(f.name for f, _ in zip((f for f in own if not f.kw_only), arguments, strict=False))}
     missing = [f.name for f in own if f.default is f.default_factory is MISSING and f.name not in given]
     if missing:
         example = ", ".join(f"{p}=..." for p in missing)
-        raise InputError(f"kernel={text!r}: {name} needs {' and '.join(missing)}; write {name}({example})")
+        raise InputError(f"kernel={shown(text)}: {name} needs {' and '.join(missing)}; write {name}({example})")
     try:
         made: Kernel = found(*arguments, **options)
     except TypeError as error:
-        raise InputError(f"kernel={text!r}: {' '.join(str(error).split())}") from None
+        raise InputError(f"kernel={shown(text)}: {' '.join(str(error).split())}") from None
     return made
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import rows as _rows
-from ..checks import number_or, wrong
+from ..checks import number_or, shown, wrong
 from ..errors import InputError
 from ..rows import Array
 from ..rows.pairs import MEDIAN_ROWS, pair_values
@@ -17,7 +17,7 @@ from .interface import Kernel
 def check_is_kernel(kernel: Any, name: str) -> None:
     """Raise InputError unless ``kernel`` is a Kernel."""
     if not isinstance(kernel, Kernel):
-        raise InputError(f"{name} must be a kernel, got {kernel!r}; write for instance mf.kernels.Linear()")
+        raise InputError(f"{name} must be a kernel, got {shown(kernel)}; write for instance mf.kernels.Linear()")
 
 
 def check_on_vectors(kernel: Any, name: str) -> None:
@@ -49,6 +49,8 @@ def inverse_median(D: Array) -> float:
     Where more than half of the pairs are duplicates, it is the median of the positive distances.
     """
     distances = pair_values(D)
+    if not np.isfinite(distances).all():
+        raise InputError('gamma="median": some distances overflow; rescale the features, or give gamma a number')
     if len(distances) == 0:
         raise InputError('gamma="median" needs at least two rows, and X has 1 sample; give gamma a number')
     median = float(np.median(distances))
@@ -56,6 +58,8 @@ def inverse_median(D: Array) -> float:
         median = float(np.median(distances[distances > 0])) if (distances > 0).any() else 0.0
     if median <= 0:
         raise InputError('gamma="median": all rows of X are identical (every feature is constant); give gamma a number')
+    if median < np.finfo(np.float64).tiny:  # its inverse overflows
+        raise InputError(f'gamma="median": the median of the distances is {median:.3g}; rescale the features')
     return 1 / median
 
 

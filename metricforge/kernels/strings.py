@@ -66,7 +66,7 @@ def substring_counts(strings: list[str], k: int) -> Any:
     place = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(starts, counts)
     alphabet, letter = np.unique(letters, return_inverse=True)
     number = np.zeros(len(place), dtype=np.int64)
-    for offset in range(k):
+    for offset in range(k if len(place) else 0):
         number = np.unique(number * len(alphabet) + letter[place + offset], return_inverse=True)[1]
     shape = (len(strings), int(number.max()) + 1 if len(number) else 1)
     table = csr_array((np.ones(len(number)), (owner, number)), shape=shape)

@@ -13,7 +13,7 @@ from ..errors import InputError
 from ..rows import Array, ComparedByContent, as_float64
 from .arithmetic import inner, manhattan, paired_inner, paired_squared_euclidean, squared_euclidean
 from .explicit import ExplicitKernel
-from .interface import Kernel
+from .interface import Kernel, quiet
 from .parameters import check_gamma, check_is_kernel, inverse_median, resolve_gamma, resolved, sample_rows
 
 
@@ -112,24 +112,28 @@ class RBF(RateKernel):
         return D
 
     def _decay(self, D: Array) -> None:
-        D *= -resolved(self.gamma)
+        with quiet():
+            D *= -resolved(self.gamma)
         np.exp(D, out=D)
 
     def paired(self, X: Any, Y: Any) -> Array:
         """Return exp(−γ d²(x_i, y_i))."""
-        return np.exp(-resolved(self.gamma) * self._base.paired_squared_distance(X, Y))
+        with quiet():
+            return np.exp(-resolved(self.gamma) * self._base.paired_squared_distance(X, Y))
 
     def squared_distance(self, X: Any, Y: Any) -> Array:
         """Return 2 − 2 exp(−γ d²) without cancellation."""
         D = self._base.squared_distance(X, Y)
-        D *= -resolved(self.gamma)
+        with quiet():
+            D *= -resolved(self.gamma)
         np.expm1(D, out=D)
         D *= -2
         return D
 
     def paired_squared_distance(self, X: Any, Y: Any) -> Array:
         """Return 2 − 2 exp(−γ d²(x_i, y_i)) without cancellation."""
-        return -2 * np.expm1(-resolved(self.gamma) * self._base.paired_squared_distance(X, Y))
+        with quiet():
+            return -2 * np.expm1(-resolved(self.gamma) * self._base.paired_squared_distance(X, Y))
 
 
 @dataclass(frozen=True)
@@ -146,7 +150,8 @@ class Laplacian(RateKernel):
     def block(self, X: Any, Y: Any) -> Array:
         """Return exp(−γ ‖x − y‖₁)."""
         D = manhattan(X, Y)
-        D *= -resolved(self.gamma)
+        with quiet():
+            D *= -resolved(self.gamma)
         return np.exp(D, out=D)
 
 
@@ -160,27 +165,31 @@ class Cauchy(RateKernel):
 
     def block(self, X: Any, Y: Any) -> Array:
         """Return 1 / (1 + γ d²)."""
-        D = squared_euclidean(X, Y)
-        D *= resolved(self.gamma)
+        D = self._raised(squared_euclidean(X, Y))
         D += 1
         return np.reciprocal(D, out=D)
 
+    def _raised(self, D: Array) -> Array:
+        """Return γ d², at most 1e300, in place where possible."""
+        with quiet():
+            D *= resolved(self.gamma)
+        return np.minimum(D, 1e300 if D.dtype == np.float64 else 1e30, out=D)
+
     def paired(self, X: Any, Y: Any) -> Array:
         """Return 1 / (1 + γ d²(x_i, y_i))."""
-        return 1 / (1 + resolved(self.gamma) * paired_squared_euclidean(X, Y))
+        return np.asarray(1 / (1 + self._raised(paired_squared_euclidean(X, Y))))
 
     def squared_distance(self, X: Any, Y: Any) -> Array:
         """Return 2 − 2k = 2γd² / (1 + γd²) without cancellation."""
-        D = squared_euclidean(X, Y)
-        D *= resolved(self.gamma)
+        D = self._raised(squared_euclidean(X, Y))
         D /= 1 + D
         D *= 2
         return D
 
     def paired_squared_distance(self, X: Any, Y: Any) -> Array:
         """Return 2γd² / (1 + γd²) row by row."""
-        D = resolved(self.gamma) * paired_squared_euclidean(X, Y)
-        return np.asarray(2 * D / (1 + D))
+        D = self._raised(paired_squared_euclidean(X, Y))
+        return np.asarray(2 * (D / (1 + D)))
 
 
 @dataclass(frozen=True)
@@ -196,13 +205,23 @@ class Polynomial(Kernel):
 
     def block(self, X: Any, Y: Any) -> Array:
         """Return (X Y' + coef0)^degree."""
-        G = inner(X, Y)
-        G += self.coef0
-        return np.power(G, self.degree, out=G)
+        with quiet():
+            G = inner(X, Y)
+            G += self.coef0
+            return np.power(G, self.degree, out=G)
 
     def paired(self, X: Any, Y: Any) -> Array:
         """Return (x_i'y_i + coef0)^degree."""
-        return (paired_inner(X, Y) + self.coef0) ** self.degree
+        with quiet():
+            return (paired_inner(X, Y) + self.coef0) ** self.degree
+
+    def squared_distance(self, X: Any, Y: Any) -> Array:
+        """Return the squared distances; of degree 1 the Euclidean ones, whose digits a large offset does not cost."""
+        return squared_euclidean(X, Y) if self.degree == 1 else super().squared_distance(X, Y)
+
+    def paired_squared_distance(self, X: Any, Y: Any) -> Array:
+        """Return the squared distances row by row, likewise."""
+        return paired_squared_euclidean(X, Y) if self.degree == 1 else super().paired_squared_distance(X, Y)
 
     def bilinear(self, d: int) -> Array:
         """Return the identity on the columns and coef0 on the constant, where the degree is 1."""

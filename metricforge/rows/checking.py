@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import first_rows
+from ..checks import first_rows, shown
 from ..errors import InputError
 from .chunks import whole_rows
 from .containers import Array, is_dask, is_sparse, width
@@ -42,7 +42,7 @@ def as_vectors(X: Any, name: str = "X") -> Any:
     if A.dtype.kind == "c":
         raise InputError(f"Complex data not supported: {name} has dtype {A.dtype}; give real numbers")
     if A.ndim == 0:
-        raise InputError(f"{name} must be a 2-d array with one row per item, got the scalar {A.item()!r}")
+        raise InputError(f"{name} must be a 2-d array with one row per item, got {shown(A.item())}")
     if A.ndim == 1:
         if A.dtype.kind in "US" or (A.dtype == object and len(A) and isinstance(A[0], str)):
             raise InputError(f"{name} holds text; use a kernel on strings, for instance kernel=mf.kernels.Spectrum(3)")
@@ -106,7 +106,7 @@ def _items(X: Any, name: str) -> list[Any]:
     try:
         return list(X)
     except TypeError:
-        raise InputError(f"{name} must be a sequence with one item per row, got {X!r}") from None
+        raise InputError(f"{name} must be a sequence with one item per row, got {shown(X)}") from None
 
 
 def check_widths(X: Any, Y: Any, names: tuple[str, str] = ("X", "Y")) -> None:
@@ -195,9 +195,33 @@ def _check_size(size: float, dtype: Any, name: str) -> None:
         )
 
 
+def check_sparse_indices(A: Any) -> None:
+    """Raise ValueError if the indices of a sparse matrix are invalid.
+
+    SciPy accepts indices that are out of range, and its compiled code then reads and writes outside its arrays: the
+    check has to come before the first conversion.  It takes two passes over the indices.
+    """
+    if hasattr(A, "indptr"):  # CSR, CSC and BSR; COO checks its indices when it is made
+        if (np.diff(A.indptr) < 0).any():  # SciPy skips this check if the last pointer is 0
+            raise ValueError("the index pointers decrease")
+        A.check_format(full_check=True)
+
+
+def _check_indices(A: Any, name: str) -> None:
+    try:
+        check_sparse_indices(A)
+    except ValueError as error:
+        raise InputError(f"{name} is a sparse matrix with invalid indices ({error}); build it anew") from None
+
+
 def _csr_vectors(X: Any, name: str) -> Any:
     if X.dtype.kind == "c":
         raise InputError(f"Complex data not supported: {name} has dtype {X.dtype}; give real numbers")
+    if X.dtype.kind not in "fiub":
+        raise InputError(
+            f"{name} must hold numbers, got a sparse matrix of dtype {X.dtype}; convert it, or leave it out"
+        )
+    _check_indices(X, name)
     A = X.tocsr()
     if A.ndim != 2:
         raise InputError(f"{name} must be 2-d (rows × features), got a sparse array of shape {A.shape}")
@@ -229,6 +253,7 @@ def _finite_block(block: Any, argument: str, block_info: Any = None) -> Any:
         _check_unmasked(block, argument)
         block = block.data
     if is_sparse(block):
+        _check_indices(block, argument)
         _check_finite_csr(block.tocsr(), argument, offset=start)
     elif block.size:
         _check_finite(block, argument, offset=start)
