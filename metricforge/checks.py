@@ -121,7 +121,9 @@ def _describe_whole(least: int, most: int | None) -> str:
 def one_of(value: Any, name: str, known: Sequence[str]) -> str:
     """Return ``value`` where it is one of the ``known`` strings, else raise with the nearest of them."""
     if not isinstance(value, str) or value not in known:
-        raise UnknownNameError(f"{name}={shown(value)} is unknown; {nearest(str(value)[:200], known)}")
+        raise UnknownNameError(
+            f"{name}={shown(value)} is unknown; {nearest(value[:200] if isinstance(value, str) else '', known)}"
+        )
     return value
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from . import rows as _rows
+from .checks import shown
 from .constraints import Constraint, Labels
 from .errors import InputError
 from .kernels import FittedKernel, Kernel
@@ -70,6 +71,8 @@ def as_constraint(value: Any, name: str = "constraints", kind: type[Constraint] 
                 f"{name} must be one constraint, got a {type(value).__name__} of several; give one"
             ) from None
         raise InputError(f"{name} must be labels (1-d) or a constraint, got lists of unequal lengths") from None
+    if not isinstance(shape, tuple):  # for instance a class, whose shape is a property
+        raise InputError(f"{name} must be labels (1-d) or a constraint, got {shown(value)}")
     if len(shape) == 1 or (len(shape) == 2 and shape[1] == 1):
         return kind.of_values(value)
     wrap = {

@@ -118,13 +118,19 @@ class Metric:
             raise InputError("A: some distances overflow; rescale the features, for instance with StandardScaler")
         if B is None:
             np.fill_diagonal(D, 0)
+            _rows.mirror(D)
         return D
 
     def _is_row(self, value: Any) -> bool:
         """Return whether a value is one row, not a table of rows."""
         if self.kernel.takes == "strings":
             return isinstance(value, str)
-        return self.kernel.takes == "vectors" and not isinstance(value, str) and np.ndim(value) == 1
+        if self.kernel.takes != "vectors" or isinstance(value, str):
+            return False
+        try:
+            return np.ndim(value) == 1
+        except ValueError:  # rows of unequal lengths, which the check refuses
+            return False
 
     def paired_distance(self, A: Any, B: Any) -> Any:
         """Return the (len(A),) distances between the i-th rows of A and B."""

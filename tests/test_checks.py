@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib
+import pickle
 from fractions import Fraction
 
 import numpy as np
@@ -102,3 +103,23 @@ def test_names_that_moved_are_still_found_in_errors():
         assert getattr(errors, name) is getattr(checks, name)
     with pytest.raises(AttributeError, match="no attribute 'one_off'"):
         _ = errors.one_off
+
+
+class Unprintable:
+    def __repr__(self):
+        raise RuntimeError("no")
+
+
+@pytest.mark.parametrize("value", [np.ones((9, 9)), list(range(10**6)), "x" * 10**6, Unprintable(), {"a": np.ones(99)}])
+def test_a_message_quotes_any_value_in_one_short_line(value):
+    with pytest.raises(InputError) as error:
+        checks.number(value, "tol")
+    assert len(str(error.value)) < 300
+    assert "\n" not in str(error.value)
+    with pytest.raises(InputError, match=r"^solver=.* is unknown; "):
+        checks.one_of(value, "solver", ["a", "b"])
+
+
+def test_an_error_is_one_line_whatever_it_quotes():
+    assert str(InputError("X: two\n   lines\r\nand a third")) == "X: two lines and a third"
+    assert str(pickle.loads(pickle.dumps(UnknownNameError("a\nb")))) == "a b"

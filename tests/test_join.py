@@ -213,3 +213,9 @@ def test_rows_whose_squares_would_overflow_in_a_solver_are_refused():
     X = np.random.default_rng(0).normal(size=(12, 2)) * 1e100
     with pytest.raises(InputError, match="solvers square it"):
         mf.learn(X, mf.Pairs.from_labels(np.arange(12) % 2, components=0.5, seed=0), method="idealized")
+
+
+@pytest.mark.parametrize("value", [mf.Pairs, np.ndarray])
+def test_a_class_is_no_constraint(value):
+    with pytest.raises(InputError, match=r"^constraints must be labels \(1-d\) or a constraint, got <class"):
+        join.as_constraint(value)

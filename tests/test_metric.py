@@ -282,3 +282,16 @@ def test_a_solver_names_its_method():
     solver = find_method("euclidean").solver
     assert mf.learn(points(), np.arange(60) % 2, solver=solver).report.method == "euclidean"
     assert mf.MetricLearner(solver=solver).get_params()["kernel"] is None
+
+
+def test_distances_of_rows_among_themselves_are_symmetric_to_the_last_bit(rng):
+    X = 1e3 + rng.normal(size=(1100, 3))
+    D = mf.learn(X[:30], np.arange(30) % 2, method="krca", epsilon=1e-12).distance(X)
+    assert (D == D.T).all()
+    assert not D.diagonal().any()
+
+
+def test_lists_of_unequal_lengths_are_no_rows(rng):
+    metric = mf.learn(rng.normal(size=(8, 2)), np.arange(8) % 2, method="euclidean")
+    with pytest.raises(InputError, match=r"^A must be a 2-d array of numbers; its rows have unequal lengths"):
+        metric.distance([[1.0, 2.0], [3.0]])

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import plural
+from ..checks import plural, wrong
 from .distances import Distances
 from .drawing import MOST_PAIRS, PER_ROW, draw_components, sample_pairs
 from .indices import all_pairs, components_of, deal, groups_of, members_of, stack_pairs
@@ -91,6 +91,8 @@ class Chunklets(Constraint):
     def from_sets(cls, sets: Iterable[Iterable[int]], *, n: int) -> Chunklets:
         """Build from lists of row numbers; lists that share a row are one group."""
         n = check_n(n, "Chunklets.from_sets")
+        if not isinstance(sets, Iterable):
+            raise wrong("sets", "a list of lists of row numbers", sets)
         chains = [as_indices(s, n, f"sets[{i}]", 1).ravel() for i, s in enumerate(sets)]
         links = stack_pairs([np.stack([c[:-1], c[1:]], axis=1) for c in chains if len(c) > 1])
         component = components_of(links, n)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..checks import first_rows
 from ..errors import InputError
+from ..rows import check_sparse_indices
 from .contract import Floats
 from .products import is_sparse
 
@@ -42,6 +43,10 @@ def checked_matrix(A: Any) -> Any:
     # Asymmetry up to the square root of eps counts as rounding.
     slack = float(np.sqrt(np.finfo(dtype if dtype.kind == "f" else np.float64).eps))
     if sparse:
+        try:
+            check_sparse_indices(A)
+        except ValueError as error:
+            raise InputError(f"A is a sparse matrix with invalid indices ({error}); build it anew") from None
         rows = csr_array(A, dtype=np.float64)
         _check_sparse(rows, slack)
         return rows

@@ -7,14 +7,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, ClassVar, Self
 
-import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from .. import rows as _rows
-from ..checks import nearest
+from ..checks import nearest, shown
 from ..constraints import Constraint, Labels
 from ..errors import InputError, NotUpdatableError, UnknownNameError
 from ..join import as_constraint
@@ -22,6 +21,7 @@ from ..kernels import Kernel
 from ..learning import find_kernel, find_method, find_solver, learn_named, method_of
 from ..metric import Metric
 from ..problem import Solver
+from .validation import validated
 
 COMPONENTS = ("kernel", "solver")
 
@@ -110,7 +110,7 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 kernel=self.kernel,
                 solver=self.solver,
                 rank=self.rank,
-                seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+                seed=self._seed(),
                 options={},
             )
             self.metric_ = self._truncated(metric)
@@ -130,6 +130,12 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             X = self._rows(X, self.metric_.kernel, reset=False)
             self.metric_ = self._truncated(self.metric_.update(X, self._relations(X, y, constraints)))
         return self
+
+    def _seed(self) -> int:
+        try:
+            return int(check_random_state(self.random_state).randint(2**31 - 1))
+        except ValueError as error:
+            raise InputError(f"random_state={shown(self.random_state)}: {error}") from None
 
     def _truncated(self, metric: Metric) -> Metric:
         return metric if self.n_components is None else metric.truncated(self.n_components)
@@ -159,14 +165,7 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
             if reset:
                 self._forget_columns(X)
             return X  # learn and Metric check it; check_array would compute a whole dask array
-        try:
-            if _rows.is_sparse(X):
-                X = _rows.as_vectors(X)  # before compiled code meets invalid indices
-            with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn adds up all cells
-                return validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
-        except (TypeError, ValueError):
-            _rows.as_vectors(X)  # raises an error that names the rows and columns at fault
-            raise
+        return validated(self, X, reset=reset)
 
     def _forget_columns(self, X: Any) -> None:
         """Delete the attributes on columns of an earlier fit; set their number for a dask array."""

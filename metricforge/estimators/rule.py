@@ -8,8 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from .. import neighbors
 from .. import rows as _rows
@@ -19,6 +18,7 @@ from ..kernels import squared_euclidean
 from ..metric import Metric
 from ..space import check_memory
 from .learner import MetricLearner
+from .validation import validated
 
 Array = NDArray[Any]
 
@@ -87,11 +87,12 @@ class KernelRule(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _fit(self, X: Any, y: Any) -> None:
         self._check_options()
         if self._takes_arrays(X):
-            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32])
+            X, y = validated(self, X, y)
         else:
             y = column_or_1d(y, warn=True)
             check_consistent_length(X, y)
-        check_classification_targets(y)
+        if y.dtype.kind == "f" and (y != np.rint(y)).any():  # scikit-learn's own check also warns of small classes
+            raise InputError("y: Unknown label type: continuous; give classes, not numbers with fractions")
         classes, codes = np.unique(y, return_inverse=True)
         learner = self._learner()
         metric = learner if isinstance(learner, Metric) else clone(learner).fit(X, y).metric_
@@ -128,7 +129,7 @@ class KernelRule(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return the (n, classes) votes, with ties broken."""
         check_is_fitted(self)
         if self._takes_arrays(X):
-            X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+            X = validated(self, X, reset=False)
         Q = _embedded(self.metric_, X)
         votes = np.zeros((len(Q), len(self.classes_)))
         step = max(1, _rows.BLOCK_BYTES // (8 * QUERIES))
@@ -143,7 +144,7 @@ class KernelRule(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _weights(self, D: Array) -> Array:
         """Return κ(u) from squared distances."""
-        h = self.radius_**2
+        h = min(self.radius_, 1e150) ** 2
         if h == 0:
             return np.asarray(D == 0, dtype=np.float64)  # the limit of every window for radius → 0
         with np.errstate(over="ignore"):
@@ -152,7 +153,7 @@ class KernelRule(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _break_ties(self, Q: Array, votes: Array) -> Array:
         most = votes.max(axis=1)
-        tied = np.flatnonzero((votes == most[:, None]).sum(axis=1) > 1)
+        tied = np.flatnonzero(((votes == most[:, None]).sum(axis=1) > 1) | (most == 0))
         if len(tied):
             closest = self._codes[neighbors.search(self._rows, 1, queries=Q[tied])[0][:, 0]]
             leads = votes[tied, closest] == most[tied]

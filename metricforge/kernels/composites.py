@@ -165,15 +165,17 @@ class Normalized(_Composite):
 
     def block(self, X: Any, Y: Any) -> Array:
         """Return K scaled to a unit diagonal."""
-        K = self.kernel.block(X, Y)
-        K *= inverse_root(self.kernel.diag(X))[:, None]
-        K *= inverse_root(self.kernel.diag(Y))[None, :]
+        with quiet():
+            K = self.kernel.block(X, Y)
+            K *= inverse_root(self.kernel.diag(X))[:, None]
+            K *= inverse_root(self.kernel.diag(Y))[None, :]
         return K
 
     def paired(self, X: Any, Y: Any) -> Array:
         """Return k(x_i, y_i) scaled alike."""
-        scale = inverse_root(self.kernel.diag(X)) * inverse_root(self.kernel.diag(Y))
-        return np.asarray(self.kernel.paired(X, Y) * scale)
+        with quiet():
+            scale = inverse_root(self.kernel.diag(X)) * inverse_root(self.kernel.diag(Y))
+            return np.asarray(self.kernel.paired(X, Y) * scale)
 
     def diag(self, X: Any) -> Array:
         """Return ones, and zeros where k(x, x) = 0."""

@@ -10,7 +10,7 @@ import numpy as np
 from .. import names
 from ..checks import whole_number
 from ..errors import InputError
-from ..rows import draw, is_dask
+from ..rows import draw, is_dask, whole_rows
 from . import binary, candidates, choice, exhaustive, nndescent
 from .checking import check_found, check_k, check_rows
 from .chunks import across
@@ -74,6 +74,8 @@ def search(X: Any, k: int, *, queries: Any | None = None, method: str | Search =
     elif not isinstance(method, str) and not callable(method):
         raise InputError(f"method must be a name or a callable, got {type(method).__name__}")
     if is_dask(X) or is_dask(queries):
+        X = whole_rows(X, "X", 2) if is_dask(X) else X
+        queries = whole_rows(queries, "queries", 2) if is_dask(queries) else queries
         if queries is None and (method == "pynndescent" or (method == "auto" and choice.prefers_one_index(X))):
             X = X.rechunk({0: -1})  # one index over all rows, in one task
         return across(partial(search, method=method, seed=seed), X, k, queries=queries)

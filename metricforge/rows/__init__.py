@@ -11,7 +11,7 @@ functions to them, `threads` does so on the cores of this machine, `chunks` buil
 from __future__ import annotations
 
 from .checking import as_objects, as_strings, as_vectors, check_sparse_indices, check_widths
-from .chunks import FAN_IN, as_dask, chunk_ranges, cross, limit_chunks, split
+from .chunks import FAN_IN, as_dask, chunk_ranges, cross, limit_chunks, split, whole_rows
 from .containers import Array, as_float64, column_names, count, float_dtype, is_dask, is_sparse, width
 from .digests import ComparedByContent, digest
 from .mapping import (
@@ -24,6 +24,7 @@ from .mapping import (
     map_relations,
     map_rows,
     map_taken,
+    mirror,
     moments,
     wide_blocks,
 )
@@ -63,6 +64,7 @@ __all__ = [
     "map_rows",
     "map_taken",
     "memory_budget",
+    "mirror",
     "moments",
     "parse_bytes",
     "show_bytes",
@@ -70,6 +72,7 @@ __all__ = [
     "spread",
     "stack",
     "take",
+    "whole_rows",
     "wide_blocks",
     "width",
 ]

@@ -42,7 +42,8 @@ def as_vectors(X: Any, name: str = "X") -> Any:
     if A.dtype.kind == "c":
         raise InputError(f"Complex data not supported: {name} has dtype {A.dtype}; give real numbers")
     if A.ndim == 0:
-        raise InputError(f"{name} must be a 2-d array with one row per item, got {shown(A.item())}")
+        kind = "" if A.dtype == object else "the scalar "
+        raise InputError(f"{name} must be a 2-d array with one row per item, got {kind}{shown(A.item())}")
     if A.ndim == 1:
         if A.dtype.kind in "US" or (A.dtype == object and len(A) and isinstance(A[0], str)):
             raise InputError(f"{name} holds text; use a kernel on strings, for instance kernel=mf.kernels.Spectrum(3)")

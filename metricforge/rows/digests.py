@@ -36,7 +36,8 @@ def _feed(state: Any, value: Any) -> None:
             _feed(state, part)
     elif isinstance(value, np.ndarray) and value.dtype != object:
         state.update(f"array:{value.dtype.str}:{value.shape}".encode())
-        state.update(np.ascontiguousarray(value).data.cast("B") if value.size else b"")
+        plain = value.view(np.int64) if value.dtype.kind in "mM" else value  # dates have no buffer
+        state.update(np.ascontiguousarray(plain).data.cast("B") if value.size else b"")
     elif isinstance(value, np.ndarray | list | tuple):
         state.update(f"sequence:{len(value)}".encode())
         for item in value:

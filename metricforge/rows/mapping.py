@@ -36,6 +36,8 @@ def blocks(n: int, row_bytes: int, limit: int = BLOCK_BYTES) -> Iterator[slice]:
 
 BLOCK_SHARE = 4
 """A block may take at most 1/BLOCK_SHARE of the memory budget."""
+MIRROR_TILE = 512
+"""Side of the tiles of `mirror`: 2 MB each."""
 LEAST_TILE = 32
 """Rows of the smallest tile that `map_pairs` works with."""
 
@@ -144,6 +146,17 @@ def _tiled(function: Callable[[Any, Any], Array], X: Any, Y: Any, dtype: np.dtyp
         for j in range(0, m, side):
             result[i : i + side, j : j + side] = function(X[i : i + side], Y[j : j + side])
     return result
+
+
+def mirror(D: Array) -> None:
+    """Copy the upper triangle of a square array to the lower one: rounding leaves them different."""
+    n = len(D)
+    for i in range(0, n, MIRROR_TILE):
+        rows = slice(i, i + MIRROR_TILE)
+        own = D[rows, rows]
+        own[...] = np.triu(own) + np.triu(own, 1).T
+        for j in range(i + MIRROR_TILE, n, MIRROR_TILE):
+            D[j : j + MIRROR_TILE, rows] = D[rows, j : j + MIRROR_TILE].T
 
 
 def map_paired(function: Callable[[Any, Any], Array], X: Any, Y: Any, dtype: Any, *, widest: int = 0) -> Any:

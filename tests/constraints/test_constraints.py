@@ -270,3 +270,8 @@ def test_converting_by_name():
 def test_numbers_beyond_integers_are_refused_without_a_warning():
     with pytest.raises(InputError, match=r"1e\+300"):
         mf.Pairs([[1e300, 0]], n=30)
+
+
+def test_sets_must_be_a_list():
+    with pytest.raises(InputError, match=r"^sets must be a list of lists of row numbers, got 5$"):
+        mf.Chunklets.from_sets(5, n=9)

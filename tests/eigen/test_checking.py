@@ -131,3 +131,10 @@ def test_inputs_are_left_alone():
         S.data.flags.writeable = S.indices.flags.writeable = S.indptr.flags.writeable = False
         top(S, 5, solver=solver, v0=v0)
     np.testing.assert_array_equal(A, kept)
+
+
+def test_indices_out_of_range_are_refused():
+    A = sp.csc_matrix(np.ones((4, 4)))
+    A.indices[3] = -1
+    with pytest.raises(InputError, match=r"^A is a sparse matrix with invalid indices"):
+        top(A, 1)

@@ -355,3 +355,18 @@ def test_a_learner_with_an_unknown_method_can_be_shown():
     assert learner._repr_html_()
     with pytest.raises(UnknownNameError):
         learner.fit([[1.0], [2.0]], [0, 1])
+
+
+@pytest.mark.parametrize("rows", [[[1.0, 2.0], [3.0]], [[1.7e308], [-1.7e308]]])
+def test_rows_that_scikit_learn_stumbles_over_are_input_errors_without_warnings(rows):
+    with pytest.raises(InputError, match=r"^X "):
+        mf.MetricLearner("krca").fit(rows, [0, 1])
+
+
+def test_a_bad_random_state_and_repeated_column_names_are_input_errors(rng):
+    X, y = rng.normal(size=(6, 2)), [0, 0, 0, 1, 1, 1]
+    with pytest.raises(InputError, match=r"^random_state=-1: "):
+        mf.MetricLearner("krca", random_state=-1).fit(X, y)
+    twice = pd.DataFrame(X, columns=["a", "a"])
+    with pytest.raises(InputError):
+        mf.MetricLearner("euclidean").fit(X, y).transform(twice)

@@ -274,3 +274,17 @@ def test_name_is_exposed_by_tasks():
 @parametrize_with_checks([KernelRule()])
 def test_scikit_learn_s_own_checks(estimator, check):
     check(estimator)
+
+
+@pytest.mark.parametrize("window", ["naive", "gaussian"])
+@pytest.mark.parametrize("radius", [1e-300, 1e300])
+def test_radii_beyond_reason_give_finite_shares(window, radius, rng):
+    X = 1e3 * rng.normal(size=(4, 2))
+    for y in ([0, 0, 0, 0], [0, 1, 2, 3]):
+        rule = KernelRule(mf.MetricLearner("euclidean"), radius=radius, window=window).fit(X, y)
+        assert_allclose(rule.predict_proba(X + 1.0).sum(axis=1), 1.0)
+
+
+def test_fractions_are_no_classes(rng):
+    with pytest.raises(InputError, match="Unknown label type: continuous"):
+        KernelRule(mf.MetricLearner("euclidean"), radius=1.0).fit(rng.normal(size=(3, 2)), [0.5, 1.0, 0.5])

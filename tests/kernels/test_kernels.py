@@ -360,3 +360,43 @@ def test_the_other_operand_decides_where_it_is_no_kernel():
         kernel + "x"
     with pytest.raises(TypeError):
         kernel * None
+
+
+def test_a_spectrum_longer_than_every_string_ends():
+    assert not Spectrum(10**9)(["abc", "a" * 50]).any()
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        Polynomial(3, 1e300),
+        Polynomial(200, 1e3) * Polynomial(50, 1e3),
+        1e300 * Polynomial(20, 1e3),
+    ],
+)
+def test_overflow_is_an_error_and_no_warning(kernel, rng):
+    X = rng.normal(size=(6, 2))
+    with pytest.raises(InputError, match="overflows on these rows; rescale"):
+        kernel(X)
+    with pytest.raises(InputError, match="overflow"):
+        mf.learn(X, [0, 0, 0, 1, 1, 1], method="euclidean", kernel=kernel).distance(X)
+    with pytest.raises(InputError, match=r'^gamma="median": some distances overflow'):
+        RBF("median", base=kernel).resolve(X)
+
+
+def test_a_rate_without_bound_stays_finite(rng):
+    X = rng.normal(size=(6, 2))
+    for kernel in (Cauchy(1e300), RBF(1e308), Laplacian(1e308)):
+        assert np.isfinite(kernel(1e10 * X)).all()
+        np.testing.assert_allclose(kernel.squared_distance(1e10 * X, 1e10 * X.copy()), 2 - 2 * np.eye(6))
+    with pytest.raises(InputError, match=r"^gamma=\"median\": the median of the distances is .*; rescale"):
+        RBF("median").resolve(1e-160 * X)
+
+
+def test_near_rows_are_measured_by_their_difference(rng):
+    X = np.concatenate([rng.normal(size=(200, 3)), 1e6 * rng.normal(size=(1, 3))])
+    Y = X + 1e-7
+    apart = X[:, None] - Y[None]
+    exact = np.einsum("ijk,ijk->ij", apart, apart)
+    np.testing.assert_allclose(squared_euclidean(X, Y), exact, rtol=1e-6)
+    assert not squared_euclidean(X, X.copy()).diagonal().any()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dask.array as da
 import numpy as np
 import pytest
 from metricforge_cases.neighbors import (
@@ -49,3 +50,9 @@ def test_dask_rows_are_not_computed_behind_the_back():
 
     with pytest.raises(InputError, match=r"X\.compute\(\)"):
         neighbors.recall(np.zeros((5, 1), dtype=int), da.from_array(X5))
+
+
+def test_chunks_of_unknown_size_are_named(rng):
+    rows = da.from_array(rng.normal(size=(9, 2)), chunks=(3, -1))
+    with pytest.raises(InputError, match=r"^X is a dask array with unknown chunk sizes; call X.compute_chunk_sizes"):
+        neighbors.search(rows[rows[:, 0] > 0], 1)

@@ -226,3 +226,22 @@ def test_widths_must_agree_where_there_are_any():
     check_widths(np.array(["a"], dtype=object), PLAIN)
     with pytest.raises(InputError, match=r"^A has 3 features, but B has 2; both must have the columns the metric was"):
         check_widths(PLAIN, PLAIN[:, :2], ("A", "B"))
+
+
+@pytest.mark.parametrize(
+    ("part", "place", "value"),
+    [
+        ("indices", 0, 3),
+        ("indices", 0, 2**31 - 1),
+        ("indices", 1, -1),
+        ("indptr", 1, -1),
+        ("indptr", 1, 10**6),
+        ("indptr", -1, 0),
+    ],
+)
+@pytest.mark.parametrize("container", [sp.csr_array, sp.csc_matrix])
+def test_indices_out_of_range_are_refused_before_compiled_code_meets_them(container, part, place, value):
+    X = container(np.ones((3, 3)))
+    getattr(X, part)[place] = value
+    with pytest.raises(InputError, match=r"^X is a sparse matrix with invalid indices \(.*\); build it anew$"):
+        as_vectors(X)

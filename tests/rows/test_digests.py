@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import metricforge as mf
 from metricforge.rows import ComparedByContent, digest
 
 
@@ -89,3 +90,9 @@ def test_components_are_equal_by_content_and_class():
     assert Part(1) != OtherPart(1)
     assert Part(1) != 1
     assert len({Part(A), Part(A.copy()), Part(-A)}) == 2
+
+
+def test_dates_have_a_digest():
+    days = np.array(["2020-01-01", "2020-01-02"], dtype="M8[D]")
+    assert digest(days) == digest(days.copy()) != digest(days[::-1])
+    hash(mf.Chunklets(days))
