@@ -21,6 +21,6 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool = True) -> Any:
     except Exception as error:
         if not isinstance(error, TypeError):  # of which scikit-learn asks a message of its own
             _rows.as_vectors(X)
-        if isinstance(error, ValueError | TypeError):
+        if type(error) in (ValueError, TypeError):
             raise
         raise InputError(f"X: {error}") from None  # for instance two columns of one name

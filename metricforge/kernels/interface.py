@@ -62,7 +62,7 @@ class Kernel(ABC):
     def squared_distance(self, X: Any, Y: Any) -> Array:
         """Return the (len(X), len(Y)) squared distances."""
         with quiet():
-            D: Array = -2 * self.block(X, Y)
+            D: Array = -2.0 * self.block(X, Y)  # a foreign kernel may count in whole numbers
             D += self.diag(X)[:, None]
             D += self.diag(Y)[None, :]
             np.maximum(D, 0, out=D)
@@ -73,7 +73,9 @@ class Kernel(ABC):
     def paired_squared_distance(self, X: Any, Y: Any) -> Array:
         """Return d²(x_i, y_i) for each i."""
         with quiet():
-            D: Array = self.diag(X) + self.diag(Y) - 2 * self.paired(X, Y)
+            D: Array = -2.0 * self.paired(X, Y)
+            D += self.diag(X)
+            D += self.diag(Y)
             np.maximum(D, 0, out=D)
         return D
 

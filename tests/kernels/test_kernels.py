@@ -400,3 +400,15 @@ def test_near_rows_are_measured_by_their_difference(rng):
     exact = np.einsum("ijk,ijk->ij", apart, apart)
     np.testing.assert_allclose(squared_euclidean(X, Y), exact, rtol=1e-6)
     assert not squared_euclidean(X, X.copy()).diagonal().any()
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.uint8, bool])
+def test_a_kernel_of_whole_numbers_has_distances(dtype):
+    @dataclass(frozen=True)
+    class Shared(mf.Kernel):
+        def block(self, X, Y):
+            return ((X[:, None] * Y[None]).sum(axis=-1)).astype(dtype)
+
+    X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    np.testing.assert_allclose(Shared().distance(X, X.copy()), np.sqrt([[0, 2, 0], [2, 0, 2], [0, 2, 0]]))
+    np.testing.assert_allclose(Shared().paired_squared_distance(X, X[[1, 1, 2]]), [2, 0, 0])

@@ -1205,3 +1205,10 @@ def test_housing_like_the_measurements(data_folder):
     weak, directed = (mf.learn(X, triplets, method="lpdesign", bases=b) for b in ("weak", "weak+directions"))
     assert weak.report.bases == 39
     assert 0.75 < weak.report.accuracy_by_kernel < directed.report.accuracy_by_kernel
+
+
+def test_no_direction_runs_along_a_constant_feature():
+    X = np.array([[1.7e9, 0, 1], [1.7e9, 1, 1], [1.7e9, 1, 0], [1.7e9, 0, 0]])
+    V = triple_directions(X, np.array([[0, 1, 2], [1, 0, 3]]), 3, seed=0)
+    assert V.shape[1] > 0
+    np.testing.assert_allclose(np.linalg.norm(V, axis=0), 1.0)

@@ -152,7 +152,8 @@ def triple_directions(X: Any, triples: Array, n_directions: int, *, seed: int) -
         found.append(_leading_directions(dissimilar[chosen], similar[chosen], PER_NEIGHBOURHOOD))
     V = np.concatenate(found, axis=1)[:, :n_directions]
     V /= np.where(spread > 0, spread, np.inf)[:, None]
-    return np.asarray(V / np.linalg.norm(V, axis=0))
+    length = np.linalg.norm(V, axis=0)
+    return np.asarray(V[:, length > 0] / length[length > 0])  # none along constant features
 
 
 def _leading_directions(dissimilar: Array, similar: Array, m: int) -> Array:
