@@ -134,6 +134,20 @@ def flag(value: Any, name: str) -> bool:
     return bool(value)
 
 
+def check_sparse_indices(A: Any) -> None:
+    """Raise ValueError if the indices of a sparse matrix are invalid.
+
+    SciPy accepts indices that are out of range, and its compiled code then reads and writes outside its arrays: the
+    check has to come before the first conversion.  It takes two passes over the indices.
+    """
+    import numpy as np
+
+    if hasattr(A, "indptr"):  # CSR, CSC and BSR; COO checks its indices when it is made
+        if (np.diff(A.indptr) < 0).any():  # SciPy skips this check if the last pointer is 0
+            raise ValueError("the index pointers decrease")
+        A.check_format(full_check=True)
+
+
 def wrong(name: str, wanted: str, value: Any) -> InputError:
     """Return the error of an argument: ``"{name} must be {wanted}, got {value!r}"``."""
     return InputError(f"{name} must be {wanted}, got {shown(value)}")

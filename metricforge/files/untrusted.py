@@ -9,8 +9,8 @@ from typing import IO, Any
 
 import numpy as np
 
+from ..checks import check_sparse_indices
 from ..errors import InputError
-from ..rows import check_sparse_indices
 
 
 def check_regular(path: Path) -> None:

@@ -10,7 +10,7 @@ functions to them, `threads` does so on the cores of this machine, `chunks` buil
 
 from __future__ import annotations
 
-from .checking import as_objects, as_strings, as_vectors, check_sparse_indices, check_widths
+from .checking import as_objects, as_strings, as_vectors, check_widths
 from .chunks import FAN_IN, as_dask, chunk_ranges, cross, limit_chunks, split, whole_rows
 from .containers import Array, as_float64, column_names, count, float_dtype, is_dask, is_sparse, width
 from .digests import ComparedByContent, digest
@@ -43,7 +43,6 @@ __all__ = [
     "as_vectors",
     "blocks",
     "check_memory",
-    "check_sparse_indices",
     "check_widths",
     "chunk_ranges",
     "column_names",

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import first_rows, shown
+from ..checks import check_sparse_indices, first_rows, shown
 from ..errors import InputError
 from .chunks import whole_rows
 from .containers import Array, is_dask, is_sparse, width
@@ -194,18 +194,6 @@ def _check_size(size: float, dtype: Any, name: str) -> None:
             f"{name} has values up to {size:.3g}, whose squares overflow; rescale its features, "
             "for instance with sklearn.preprocessing.StandardScaler"
         )
-
-
-def check_sparse_indices(A: Any) -> None:
-    """Raise ValueError if the indices of a sparse matrix are invalid.
-
-    SciPy accepts indices that are out of range, and its compiled code then reads and writes outside its arrays: the
-    check has to come before the first conversion.  It takes two passes over the indices.
-    """
-    if hasattr(A, "indptr"):  # CSR, CSC and BSR; COO checks its indices when it is made
-        if (np.diff(A.indptr) < 0).any():  # SciPy skips this check if the last pointer is 0
-            raise ValueError("the index pointers decrease")
-        A.check_format(full_check=True)
 
 
 def _check_indices(A: Any, name: str) -> None:
