@@ -30,7 +30,7 @@ LAYERS = [
     ["files.model", "files.probe", "join"],
     ["metric"],
     ["learning"],
-    ["estimators.__init__", "estimators.learner", "testing"],
+    ["estimators.__init__", "estimators.learner", "estimators.validation", "testing"],
     ["estimators", "tasks", "files"],
     ["pages"],
     ["plotting", "report"],
@@ -58,7 +58,7 @@ HEAVY = {
 }
 # Classes must exist to be subclassed, and loops to be compiled; these files are themselves imported when needed.
 AT_THE_TOP = {
-    "sklearn": {"estimators.learner", "estimators.rule"},
+    "sklearn": {"estimators.learner", "estimators.validation", "estimators.rule"},
     "numba": {"neighbors.bits", "kcr.loops", "lpdesign.gaussian"},
     "highspy": {"lpdesign.highs"},
 }
