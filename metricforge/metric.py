@@ -20,6 +20,7 @@ from .errors import InputError, MissingPluginError, ModelFileError
 from .files import model as modelfile
 from .files import probe
 from .files.model import MissingPart
+from .files.origin import Origin
 from .join import Relations
 from .kernels import Kernel, Mixture, is_number
 from .neighbors import Search
@@ -72,6 +73,9 @@ class Metric:
         The resolved kernel that learning began from; None if a file does not have it.
     columns : tuple of str
         The names of the columns; empty if the rows had none.
+    origin : Origin or None
+        The table that the metric was learned from, where a command read it: what was done to its columns, and the
+        labels and identifiers of its rows.
     missing : mapping of str to MissingPart
         Parts of a loaded metric whose plugin is not installed: "solver", "start".  `save` writes them as they were.
     """
@@ -87,6 +91,7 @@ class Metric:
     start: Kernel | None = None
     columns: tuple[str, ...] = ()
     missing: Mapping[str, MissingPart] = field(default_factory=dict)
+    origin: Origin | None = None
 
     def __post_init__(self) -> None:
         if self.width is None and self.rows is not None:
@@ -233,6 +238,7 @@ class Metric:
             rows=None if self.rows is None else _rows.stack(self.rows, rows),
             report=self._report_after(solution, relations, time.perf_counter() - started),
             stored_map=self._map_after(solution.kernel, rows),
+            origin=None if self.origin is None else self.origin.without_rows(),
         )
 
     def _map_after(self, kernel: Kernel, rows: Any) -> FeatureMap | None:
@@ -421,6 +427,7 @@ class Metric:
             start=None if self.start is None or other.start is None else combine(self.start, other.start),
             columns=columns,
             missing={},
+            origin=self.origin if same and self.columns == other.columns else None,
         )
 
     def _named_columns(self) -> dict[str, Any]:
@@ -461,6 +468,7 @@ class Metric:
             "solver": self.missing.get("solver", self.solver),
             "start": start,
             "columns": self.columns,
+            "origin": self.origin,
             "rank": self.rank,
             "seed": self.seed,
             "width": self.width,
@@ -491,6 +499,7 @@ def load(path: str | os.PathLike[str]) -> Metric:
         "solver": Solver | MissingPart | None,
         "start": Kernel | MissingPart | None,
         "columns": tuple,
+        "origin": Origin | None,
         "rank": str | int,
         "seed": int,
         "width": int | None,
@@ -512,7 +521,7 @@ def _rebuilt(content: Mapping[str, Any]) -> Metric:
     if not all(isinstance(name, str) for name in content["columns"]):
         raise InputError("columns must be strings")
     missing = {name: content[name] for name in ("solver", "start") if isinstance(content[name], MissingPart)}
-    direct = {name: content[name] for name in ("kernel", "rows", "columns", "rank", "seed", "width")}
+    direct = {name: content[name] for name in ("kernel", "rows", "columns", "rank", "seed", "width", "origin")}
     metric = Metric(
         report=Report(content["report"], content["outcome"]),
         solver=None if "solver" in missing else content["solver"],
@@ -524,6 +533,8 @@ def _rebuilt(content: Mapping[str, Any]) -> Metric:
     rows = metric.rows
     if rows is not None:
         metric._check(rows, "rows")
+    if metric.origin is not None and rows is not None:
+        metric.origin.check(_rows.count(rows))
     for kernel in filter(None, (metric.kernel, metric.start)):
         probe.check_kernel(kernel, rows, metric.width)
     if metric.stored_map is not None:

@@ -11,32 +11,42 @@ from ..lazy import attributes
 
 if TYPE_CHECKING:
     from .formats import read, read_column
+    from .preparing import Choices, read_again, read_prepared
     from .relations import read_relations
+    from .sources import Dialect
     from .storage import open_rows, store
     from .table import Selection, Table
     from .writing import as_text, check_output, write
 
 _HOME = {
+    "Choices": "preparing",
+    "Dialect": "sources",
     "Selection": "table",
     "Table": "table",
     "as_text": "writing",
     "check_output": "writing",
     "open_rows": "storage",
     "read": "formats",
+    "read_again": "preparing",
     "read_column": "formats",
+    "read_prepared": "preparing",
     "read_relations": "relations",
     "store": "storage",
     "write": "writing",
 }
 
 __all__ = [
+    "Choices",
+    "Dialect",
     "Selection",
     "Table",
     "as_text",
     "check_output",
     "open_rows",
     "read",
+    "read_again",
     "read_column",
+    "read_prepared",
     "read_relations",
     "store",
     "write",

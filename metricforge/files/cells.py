@@ -20,7 +20,7 @@ MISSING = {"?", "-", "na", "n/a", "nan", "null"}
 BOOLEAN = {"true": "1", "yes": "1", "false": "0", "no": "0"}
 """Numbers for the cells of a column that holds nothing else."""
 
-_GROUPED = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(\.[0-9]*)?")
+GROUPED = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(\.[0-9]*)?")
 """Digits with a comma between groups of three."""
 
 
@@ -117,12 +117,12 @@ def check_text(row: dict[str, str], line: int, path: Path, selection: Selection)
 
 def has_comma(text: str) -> bool:
     """Return whether a text is a number with a decimal comma, or with commas between thousands."""
-    return is_number(with_point(text)) or _GROUPED.fullmatch(text) is not None
+    return is_number(with_point(text)) or GROUPED.fullmatch(text) is not None
 
 
 def _without_comma(text: str) -> str:
     decimal, grouped = with_point(text), text.replace(",", "")
-    if not _GROUPED.fullmatch(text):
+    if not GROUPED.fullmatch(text):
         return f"with a decimal comma; write a point, as in {decimal}"
     if not is_number(decimal):
         return f"with commas between thousands; write {grouped}"

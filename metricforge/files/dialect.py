@@ -13,8 +13,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from .cells import BOOLEAN, MISSING, as_finite, as_values, check_cell, check_text, is_number, with_point
-from .table import Selection, Table, feature_names, quoted
+from . import arrow
+from .cells import (
+    BOOLEAN,
+    MISSING,
+    as_finite,
+    as_values,
+    check_cell,
+    check_text,
+    is_missing,
+    is_number,
+    with_point,
+)
+from .raw import RawTable
+from .sources import Dialect, extension, open_text
+from .table import Selection, Table, check_columns, feature_names, quoted
+from .texts import Texts
 from .untrusted import check_distinct
 
 Array = NDArray[Any]
@@ -23,6 +37,8 @@ Line = tuple[int, list[str]]
 
 BLOCK = 4096
 """Lines that are converted to numbers at a time, at most."""
+SAMPLE = 100
+"""Lines by which the type of a column is guessed."""
 BLOCK_CELLS = 2**22
 """Cells of such a block, at most: a cell of text takes about 60 bytes."""
 
@@ -35,18 +51,25 @@ class TextFile:
     path : Path
     known : names of columns that the caller knows
         A first line that holds one of them names the columns.
+    dialect : Dialect
 
     Attributes
     ----------
     names : list of str
     has_names : bool
         Whether the first line names the columns; otherwise they are numbered from 0.
+    delimiter : str
+    above : int
+        The number of lines above the first row.
+    sample : list of list of str
+        The cells of the first rows.
     """
 
-    def __init__(self, path: Path, known: Iterable[str] = ()) -> None:
+    def __init__(self, path: Path, known: Iterable[str] = (), dialect: Dialect | None = None) -> None:
         self.path, self._known = path, set(known)
+        self.dialect = dialect or Dialect()
         self._marks: dict[str, str] = {}
-        self._file = path.open(newline="", encoding="utf-8-sig")
+        self._file = open_text(path, self.dialect.encoding)
         try:
             self._start()
         except BaseException:
@@ -57,24 +80,26 @@ class TextFile:
         first = next((line for line in self._file if line.strip()), None)
         if first is None:
             raise InputError(f"{quoted(self.path)} is empty; give a file with one row a line")
-        self._delimiter = "\t" if self.path.suffix.lower() == ".tsv" else find_delimiter(first)
+        tabs = extension(self.path) == ".tsv"
+        self.delimiter = self.dialect.sep or ("\t" if tabs else find_delimiter(first))
         self._rewind()
-        head, *below = ([self.plain(cell).strip() for cell in row] for _, row in islice(self._rows(), 2))
+        lines = [row for _, row in islice(self._rows(), 1 + SAMPLE)]
+        head, *below = ([self.plain(cell).strip() for cell in row] for row in lines[:2])
         self.has_names = names_columns(head, below[0] if below else [], self._known)
         self.names = head if self.has_names else [str(c) for c in range(len(head))]
         check_distinct(self.names, self.path)
         self._rewind()
-        if self.has_names:
-            next(self._rows())
+        self.above = next(self._rows())[0] if self.has_names else 0
+        self.sample = [row for row in lines[self.has_names :] if len(row) == len(self.names)]
 
     def plain(self, cell: str) -> str:
         """Return a number with a decimal point in place of a decimal comma, which only the separator ";" allows."""
         pointed = with_point(cell)
-        return pointed if self._delimiter == ";" and pointed != cell and is_number(pointed) else cell
+        return pointed if self.delimiter == ";" and pointed != cell and is_number(pointed) else cell
 
     def check_marks(self, block: list[Line], cells: list[Any]) -> None:
         """Raise if some numbers have a decimal comma and others a point: 1,500 with 2.75 more likely means 1500."""
-        if self._delimiter != ";":
+        if self.delimiter != ";":
             return
         for mark in {",", "."} - self._marks.keys():
             each = ((cell, line) for (line, _), row in zip(block, cells, strict=True) for cell in row)
@@ -88,7 +113,7 @@ class TextFile:
 
     def _rewind(self) -> None:
         self._file.seek(0)
-        self._reader = csv.reader(self._file, delimiter=self._delimiter, skipinitialspace=True)
+        self._reader = csv.reader(self._file, delimiter=self.delimiter, skipinitialspace=True)
 
     def _rows(self) -> Iterator[Line]:
         try:
@@ -141,8 +166,12 @@ def names_columns(head: list[str], below: list[str], known: set[str]) -> bool:
 
 def read_text(path: Path, selection: Selection) -> Table:
     """Read the rows of a delimited file."""
-    with TextFile(path, selection.names) as file:
+    with TextFile(path, selection.names, selection.dialect) as file:
         features = feature_names(file.names, selection, path, named=file.has_names)
+        quick = arrow.read_columns(file, features, selection.extra)
+        if quick is not None and np.isfinite(quick.numbers).all():
+            extra_values = {name: quick.texts[name].values() for name in selection.extra}
+            return Table(quick.numbers, features, extra_values, named=file.has_names)
         place_of = {name: c for c, name in enumerate(file.names)}
         places = [place_of[name] for name in features]
         extra = {name: place_of[name] for name in selection.extra}
@@ -161,6 +190,105 @@ def read_text(path: Path, selection: Selection) -> Table:
         raise InputError(f"{quoted(path)} has no rows below its column names; give at least one")
     values = {name: as_values(cells) for name, cells in kept.items()}
     return Table(np.concatenate(blocks), features, values, named=file.has_names)
+
+
+def raw_text(path: Path, selection: Selection, chosen: Sequence[str], texts: frozenset[str]) -> RawTable:
+    """Read the columns of a delimited file as they are.
+
+    Parameters
+    ----------
+    path, selection
+    chosen : names of the only columns wanted; empty for all that the selection leaves
+    texts : names of columns to read as text, also where they hold numbers
+    """
+    with TextFile(path, (*selection.names, *chosen), selection.dialect) as file:
+        features = feature_names(file.names, selection, path, named=file.has_names)
+        check_columns(chosen, file.names, path)
+        wanted = set(chosen or features)
+        features = tuple(name for name in features if name in wanted)
+        words = _text_columns(file, features) | (texts & set(features))
+        numbers = [name for name in features if name not in words]
+        quick = arrow.read_columns(file, numbers, [*words, *selection.extra])
+    if quick is None:
+        columns, extra, n = _raw_cells(path, selection, features, words)
+    else:
+        n = len(quick.numbers)
+        columns = {name: quick.numbers[:, c] for c, name in enumerate(numbers)}
+        columns |= {name: quick.texts[name] for name in words}
+        extra = {name: quick.texts[name] for name in selection.extra}
+        for name, values in columns.items():  # 1e999 and inf are numbers for pyarrow
+            if name not in words and np.isinf(values).any():
+                columns, extra, n = _raw_cells(path, selection, features, words)
+                break
+    if not n:
+        raise InputError(f"{quoted(path)} has no rows below its column names; give at least one")
+    by_position = selection.only is not None and features != selection.only
+    names = selection.only if by_position and selection.only is not None else features
+    ordered = {name: columns[feature] for name, feature in zip(names, features, strict=True)}
+    source_of = dict(zip(names, features, strict=True))
+
+    def locate(row: int, name: str) -> tuple[str, str]:
+        with TextFile(path, (*selection.names, *chosen), selection.dialect) as again:
+            line, cells = next(islice(again, row, None))
+            return f"line {line}", cells[again.names.index(source_of[name])]
+
+    values = {name: column.values() for name, column in extra.items()}
+    return RawTable(path, selection, n, ordered, values, file.has_names, locate)
+
+
+def _text_columns(file: TextFile, features: Sequence[str]) -> set[str]:
+    """Return the columns that hold text in the first rows."""
+    place_of = {name: c for c, name in enumerate(file.names)}
+    return {name for name in features if any(_is_text(row[place_of[name]], file) for row in file.sample)}
+
+
+def _is_text(cell: str, file: TextFile) -> bool:
+    return not is_missing(cell) and not is_number(file.plain(cell.strip()))
+
+
+def _raw_cells(
+    path: Path, selection: Selection, features: Sequence[str], words: set[str]
+) -> tuple[dict[str, Any], dict[str, Texts], int]:
+    """Read columns cell by cell; a column that turns out to hold text makes a further pass."""
+    words = set(words)
+    while True:
+        with TextFile(path, selection.names, selection.dialect) as file:
+            place_of = {name: c for c, name in enumerate(file.names)}
+            numbers: dict[str, list[Array]] = {name: [] for name in features if name not in words}
+            cells: dict[str, list[str]] = {name: [] for name in (*words, *selection.extra)}
+            lines, n, found = iter(file), 0, False
+            step = max(1, min(BLOCK, BLOCK_CELLS // len(file.names)))
+            while not found and (block := list(islice(lines, step))):
+                n += len(block)
+                for name in numbers:
+                    column = [row[place_of[name]] for _, row in block]
+                    if (values := _as_numbers(column, file)) is None:
+                        words.add(name)
+                        found = True
+                    else:
+                        numbers[name].append(values)
+                for name in cells:
+                    cells[name].extend(row[place_of[name]] for _, row in block)
+                if numbers and not found:
+                    file.check_marks(block, [[row[place_of[name]] for name in numbers] for _, row in block])
+        if not found:
+            columns = {name: np.concatenate(parts) for name, parts in numbers.items() if parts}
+            texts = {name: Texts.of(column) for name, column in cells.items()}
+            return columns | {name: texts[name] for name in words}, {name: texts[name] for name in selection.extra}, n
+
+
+def _as_numbers(column: list[str], file: TextFile) -> Array | None:
+    """Return cells as numbers, NaN where they are missing; None if one is neither, or not finite."""
+    quick = as_finite([column])
+    if quick is not None:
+        return np.asarray(quick[0])
+    cells = [None if is_missing(cell) else file.plain(cell.strip()) for cell in column]
+    known = as_finite([[cell for cell in cells if cell is not None]])
+    if known is None:
+        return None
+    found = np.full(len(cells), np.nan)
+    found[[cell is not None for cell in cells]] = known[0]
+    return found
 
 
 def read_columns(path: Path) -> dict[str, Array]:

@@ -1,7 +1,8 @@
 """Rows from files, by extension.
 
 ====================================  ==========================================================================
-``.csv`` ``.tsv`` ``.txt``            one row a line; the first line names the columns, unless it looks like a row
+``.csv`` ``.tsv`` ``.txt``            one row a line; the first line names the columns, unless it looks like a row;
+                                      compressed with gzip as ``.csv.gz``; ``-`` is standard input
 ``.parquet``                          a file or a folder of files; read by pyarrow or polars, whichever is installed
 ``.npy`` ``.zarr``                    a 2-d array; columns are called 0, 1, 2, ...
 ``.npz``                              a sparse matrix of ``scipy.sparse.save_npz``
@@ -14,9 +15,12 @@ A file that cannot be read is an `InputError` that names the file, the column, t
 
 from __future__ import annotations
 
+import gzip
 import importlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -30,7 +34,10 @@ from ..rows import check_memory
 from . import storage
 from .cells import as_values, check_array, check_cell
 from .dialect import read_columns, read_text
+from .raw import RawTable
+from .sources import COMPRESSED, STANDARD_INPUT, Dialect, extension
 from .table import Selection, Table, check_columns, feature_names, quoted
+from .texts import Texts
 from .untrusted import as_csr, check_array_size, check_regular
 
 Array = NDArray[Any]
@@ -44,6 +51,7 @@ def read(
     only: Sequence[str] | None = None,
     width: int | None = None,
     flags: Iterable[str] = (),
+    dialect: Dialect | None = None,
     lazy: bool = False,
 ) -> Table:
     """Read the rows of a file.
@@ -52,7 +60,7 @@ def read(
     ----------
     path : path
         With one of the extensions above.
-    extra, drop, only, width, flags
+    extra, drop, only, width, flags, dialect
         As in `Selection`.
     lazy : bool
         Leave the rows of ``.npy``, ``.parquet`` and ``.zarr`` files on disk: tasks read them, and raise the same errors
@@ -63,14 +71,29 @@ def read(
     One pass.  Text needs twice the memory of the rows for a moment, when its blocks are joined.
     """
     path = existing(path)
-    selection = Selection(tuple(extra), tuple(drop), None if only is None else tuple(only), width, tuple(flags))
-    reader = (OPENERS if lazy else READERS).get(path.suffix.lower(), READERS[path.suffix.lower()])
-    try:
+    wanted = None if only is None else tuple(only)
+    selection = Selection(tuple(extra), tuple(drop), wanted, width, tuple(flags), dialect or Dialect())
+    suffix = extension(path)
+    reader = (OPENERS if lazy else READERS).get(suffix, READERS[suffix])
+    with reading(path, selection.dialect):
         return reader(path, selection)
-    except UnicodeDecodeError as error:
+
+
+@contextmanager
+def reading(path: Path, dialect: Dialect) -> Iterator[None]:
+    """Raise what goes wrong with the bytes of a file as an InputError."""
+    try:
+        yield
+    except UnicodeError as error:
+        at = f" (byte {error.start})" if isinstance(error, UnicodeDecodeError) else ""
+        if dialect.encoding is not None:
+            raise InputError(f"{quoted(path)} is not {dialect.encoding} text{at}; give another --encoding") from None
         raise InputError(
-            f"{quoted(path)} is not UTF-8 text (byte {error.start}): save it as UTF-8, or correct its extension"
+            f"{quoted(path)} is not UTF-8 text{at}: save it as UTF-8, name its encoding (--encoding latin-1), or "
+            "correct its extension"
         ) from None
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{quoted(path)} is not a whole gzip file: {error}") from None
     except OSError as error:
         raise InputError(f"cannot read {quoted(path)}: {error.strerror or error}") from None
 
@@ -78,7 +101,7 @@ def read(
 def read_column(path: str | os.PathLike[str]) -> Array:
     """Read a file of one column: labels or groups, one value per row."""
     path = existing(path)
-    if path.suffix.lower() == ".npy":
+    if extension(path) == ".npy":
         A = _load_npy(path)
         if A.ndim != 1:
             raise InputError(f"{quoted(path)} has shape {A.shape}; give one value a row")
@@ -91,7 +114,7 @@ def read_column(path: str | os.PathLike[str]) -> Array:
 
 def all_columns(path: Path) -> dict[str, Array]:
     """Return every column of a small file by name."""
-    suffix = path.suffix.lower()
+    suffix = extension(path)
     if suffix == ".npy":
         A = _load_npy(path)
         A = A[:, None] if A.ndim == 1 else A
@@ -105,15 +128,18 @@ def all_columns(path: Path) -> dict[str, Array]:
 
 def is_table(name: str) -> bool:
     """Return whether a name is that of a file which `read` takes."""
-    return Path(name).suffix.lower() in READERS and Path(name).is_file()
+    return extension(Path(name)) in READERS and Path(name).is_file()
 
 
 def existing(path: str | os.PathLike[str]) -> Path:
     """Return the path of a file that exists and has a known extension, or raise."""
     found = Path(path)
-    if found.suffix.lower() not in READERS:
+    if str(found) == STANDARD_INPUT:
+        return found
+    if extension(found) not in READERS:
         raise InputError(
-            f"{quoted(found)} has an unknown extension; known: {', '.join(READERS)} (rename the file, or convert it)"
+            f"{quoted(found)} has an unknown extension; known: {', '.join(READERS)}, and {', '.join(TEXT)} with "
+            f"{COMPRESSED} (rename the file, or convert it)"
         )
     if found.is_dir() and found.suffix.lower() not in (".parquet", ".zarr"):
         raise InputError(f"{quoted(found)} is a folder; give the name of a file")
@@ -139,6 +165,33 @@ def _read_parquet(path: Path, selection: Selection) -> Table:
             _check_column(values, name, path, selection)
         A[:, c] = values
     return Table(A, features, {name: columns[name] for name in selection.extra}, named=True)
+
+
+def raw_parquet(path: Path, selection: Selection, chosen: Sequence[str], texts: frozenset[str]) -> RawTable:
+    """Read the columns of a Parquet file as they are; the parameters are those of `dialect.raw_text`."""
+    found = _parquet_values(path)
+    check_columns(chosen, list(found), path)
+    features = feature_names(list(found), selection, path, named=True)
+    wanted = set(chosen or features)
+    columns = {name: _raw_column(found[name]) for name in features if name in wanted}
+    n = len(next(iter(found.values())))
+    if n == 0:
+        raise InputError(f"{quoted(path)} has no rows; give at least one")
+
+    def locate(row: int, name: str) -> tuple[str, str]:
+        cell = found[name][row]
+        return f"row {row} (counted from 0)", "" if cell is None else str(cell)
+
+    return RawTable(path, selection, n, columns, {name: found[name] for name in selection.extra}, True, locate)
+
+
+def _raw_column(values: Array) -> Any:
+    if values.dtype.kind in "fiub":
+        return values.astype(np.float64)
+    if values.dtype.kind == "M":
+        return values
+    cells = ["" if cell is None or cell != cell else str(cell) for cell in values.tolist()]  # NaN differs from itself
+    return Texts.of(cells)
 
 
 def _open_parquet(path: Path, selection: Selection) -> Table:

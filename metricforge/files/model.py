@@ -7,7 +7,9 @@ leaves the old file intact.
 The digest detects damage.  It does not show who wrote a file, so that loading accepts only what `write` writes: stored
 members with the expected names, no larger than the file, and parts that work on a few rows (`metricforge.files.probe`).
 
-Format 2 has the fields of format 1 and "start", "columns" and "outcome"; format 1 is read as if it had them.
+Format 2 has the fields of format 1 and "start", "columns" and "outcome"; format 3 also has "origin", the table that was
+learned from.  Older formats are read as if they had these fields.  A metric without an origin is written in format 2,
+which older versions read.
 """
 
 from __future__ import annotations
@@ -34,11 +36,19 @@ from ..registry import registry
 from ..rows import is_dask, is_sparse
 from ..space import FeatureMap, Stacked
 from . import atomic as files
+from .origin import Origin
+from .preparation import Preparation
 from .untrusted import as_csr, check_array_size, check_regular
 
-FORMAT = 2
+FORMAT = 3
 KINDS = ("kernel", "solver", "constraint")
-PLAIN = {"certificate": Certificate, "feature-map": FeatureMap, "stacked-maps": Stacked}
+PLAIN = {
+    "certificate": Certificate,
+    "feature-map": FeatureMap,
+    "stacked-maps": Stacked,
+    "origin": Origin,
+    "preparation": Preparation,
+}
 OPTIONAL = ("solver", "start")
 """Parts without which a metric can be used: their plugins may be missing."""
 CORE_1 = (
@@ -77,7 +87,8 @@ def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
     """Write a tree of numbers, strings, arrays and components to ``path``, atomically."""
     packer = _Packer()
     tree = packer.pack(content, "metric")
-    head = {"format": FORMAT, "metricforge": __version__, "plugins": packer.plugins, "content": tree}
+    version = FORMAT if content.get("origin") is not None else 2
+    head = {"format": version, "metricforge": __version__, "plugins": packer.plugins, "content": tree}
     with files.writing(path) as file:
         _write_zip(file, head, packer.arrays)
 
@@ -241,7 +252,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
         content = _Unpacker(arrays, head["plugins"], shown).content(head["content"])
         if not isinstance(content, dict):
             raise ModelFileError(f"{shown} is not a saved metric")
-        return content if head["format"] > 1 else _from_format_1(content)
+        return {"origin": None} | (content if head["format"] > 1 else _from_format_1(content))
 
 
 @contextmanager

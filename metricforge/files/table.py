@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,10 @@ from numpy.typing import NDArray
 from .. import rows as _rows
 from ..checks import nearest
 from ..errors import InputError, UnknownNameError
+from .sources import STANDARD_INPUT, Dialect
+
+if TYPE_CHECKING:
+    from .preparation import Preparation
 
 Array = NDArray[Any]
 
@@ -32,12 +36,29 @@ class Table:
         strings; None for empty cells.
     named : bool
         Whether the file itself names its columns; otherwise they are numbered from 0.
+    preparation : Preparation or None
+        What was done to the columns; None if they were numbers and nothing was done.
+    kept : (n,) int array or None
+        The numbers of the rows that were kept; None if no row was dropped.
+    total : int
+        The number of rows in the file, with those that were dropped; 0 if none was.
+    notes : tuple of str
+        What the user should know about the rows.
     """
 
     rows: Any
     names: tuple[str, ...] = ()
     extra: dict[str, Array] = field(default_factory=dict)
     named: bool = False
+    preparation: Preparation | None = None
+    kept: Array | None = None
+    total: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def row_numbers(self) -> Array:
+        """The number that each row has in the file, counted from 0."""
+        return np.arange(self.rows.shape[0]) if self.kept is None else self.kept
 
     @property
     def holds_strings(self) -> bool:
@@ -57,6 +78,7 @@ class Selection:
         as many columns is taken as it is.
     width : the number of features, for sparse formats, which do not store it
     flags : options of the command line that name an extra column; offered for a column of text
+    dialect : how a delimited file is written
     """
 
     extra: tuple[str, ...] = ()
@@ -64,6 +86,7 @@ class Selection:
     only: tuple[str, ...] | None = None
     width: int | None = None
     flags: tuple[str, ...] = ()
+    dialect: Dialect = field(default_factory=Dialect)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -120,4 +143,4 @@ def row_counters(table: Table) -> list[str]:
 
 def quoted(path: Path) -> str:
     """Return a path as it is written in messages."""
-    return repr(str(path))
+    return "standard input" if str(path) == STANDARD_INPUT else repr(str(path))

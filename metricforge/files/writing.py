@@ -46,10 +46,19 @@ def check_output(path: str | os.PathLike[str]) -> str:
 
 def as_text(columns: Sequence[str], values: Array, delimiter: str = ",") -> Iterator[str]:
     """Yield the lines of a delimited file: column names, then rows."""
-    quoted = (f'"{c.replace(chr(34), chr(34) * 2)}"' if set(c) & {delimiter, '"', "\n"} else c for c in columns)
-    yield delimiter.join(quoted) + "\n"
+    yield delimiter.join(_quoted(name, delimiter) for name in columns) + "\n"
     for row in values:
-        yield delimiter.join(map(_digits, row.tolist())) + "\n"
+        yield delimiter.join(_cell(value, delimiter) for value in row.tolist()) + "\n"
+
+
+def _cell(value: Any, delimiter: str) -> str:
+    if isinstance(value, str):
+        return _quoted(value, delimiter)
+    return "" if value is None else _digits(value)
+
+
+def _quoted(text: str, delimiter: str) -> str:
+    return f'"{text.replace(chr(34), chr(34) * 2)}"' if set(text) & {delimiter, '"', "\n", "\r"} else text
 
 
 def _digits(value: Any) -> str:

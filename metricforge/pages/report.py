@@ -37,6 +37,8 @@ Array = NDArray[Any]
 
 MOST_ROWS = 1000
 """Largest number of rows in the pictures; of more, a sample is drawn."""
+MOST_COLUMNS = 200
+"""Largest number of columns whose preparation is listed."""
 
 
 def write(path: str | os.PathLike[str], metric: Metric, constraints: Any, **options: Any) -> None:
@@ -141,6 +143,7 @@ def _page(about: _Subject) -> str:
         _counts(about.relations, before, after),
         _convergence(about.metric),
         _weights(about.metric, about.names),
+        _columns(about.metric),
         _report(about.metric.report),
         _provenance(about),
     ]
@@ -240,6 +243,18 @@ def _weights(metric: Metric, names: Sequence[str] | None) -> str:
     return (
         f"<h2>Features</h2><p class='soft'>{used} of {len(weights)} features have a weight"
         f"{'; the twenty heaviest are shown' if len(weights) > 20 else ''}.</p><div class='single'>{picture}</div>"
+    )
+
+
+def _columns(metric: Metric) -> str:
+    """Return what was done to the columns of the table, where they were more than plain numbers."""
+    preparation = None if metric.origin is None else metric.origin.preparation
+    if preparation is None:
+        return ""
+    done = preparation.describe()[:MOST_COLUMNS]
+    return (
+        "<h2>Columns</h2><p class='soft'>What was done to each column before learning; the metric does the same to "
+        f"every later file.</p>{markup.table(done)}"
     )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,8 @@ from numpy.typing import NDArray
 
 from .. import rows as _rows
 from ..errors import InputError
-from ..files import as_text, check_output, read, storage, write
+from ..files import Dialect, Table, as_text, check_output, read, read_again, storage, write
+from ..files.origin import Origin
 from ..metric import Metric, load
 from ..rows import cluster
 from ..space import check_memory
@@ -24,24 +26,72 @@ from .settings import check_not_input
 
 Array = NDArray[Any]
 
+log = logging.getLogger(__name__)
+
+NEIGHBOR_COLUMNS = ("row", "place", "neighbor", "distance")
+
 
 def transform(args: Namespace) -> None:
     """Embed rows."""
-    with _loaded(args) as (metric, A):
-        E = metric.transform(A)
-        _output(args, [f"z{c + 1}" for c in range(E.shape[1])], E, {"rows": E})
+    with loaded(args) as (metric, table):
+        E = metric.transform(table.rows)
+        names = row_names(table, args)
+        output(args, [f"z{c + 1}" for c in range(E.shape[1])], E, {"rows": E} | names, names)
 
 
 def neighbors(args: Namespace) -> None:
     """Find the nearest training rows and write one line for each neighbour, nearest first."""
-    with _loaded(args) as (metric, A):
+    with loaded(args) as (metric, table):
+        among = None
         if args.among:
-            metric = replace(metric, rows=metric.kernel.check(_rows_for(metric, args.among, args), "--among"))
+            among = read_for(metric, args.among, args)
+            metric = replace(metric, rows=metric.kernel.check(among.rows, "--among"), origin=_origin_of(among, args))
         if metric.rows is None:
             raise InputError(f"{args.metric!r} keeps no training rows to search; name their file with --among FILE")
-        indices, distances = metric.neighbors(A, k=args.k, method=args.method)
+        own = own_rows(metric, table, args) if args.exclude_self else None
+        indices, distances = found = metric.neighbors(table.rows, k=args.k + (own is not None), method=args.method)
+        if own is not None:
+            indices, distances = without_own(*found, own)
         lines = _neighbor_lines(indices, distances)
-        _output(args, ["row", "place", "neighbor", "distance"], lines, {"indices": indices, "distances": distances})
+        if _rows.is_dask(indices):
+            output(args, NEIGHBOR_COLUMNS, lines, {"indices": indices, "distances": distances})
+            return
+        origin = metric.origin or Origin()
+        places = np.asarray(indices, dtype=np.int64)
+        lines[:, 0] = np.repeat(table.row_numbers, places.shape[1])
+        lines[:, 2] = origin.numbers_of(places.ravel())
+        known = {"label": origin.labels_of(places), "neighbor_id": origin.ids_of(places)}
+        about = {name: values for name, values in known.items() if values is not None}
+        names = {name: np.repeat(values, places.shape[1]) for name, values in _ids(table, args).items()}
+        texts = names | {name: values.ravel() for name, values in about.items()}
+        as_json = {"indices": origin.numbers_of(places), "distances": distances, **about, **_ids(table, args)}
+        output(args, NEIGHBOR_COLUMNS, lines, as_json, texts)
+
+
+def own_rows(metric: Metric, table: Table, args: Namespace) -> Array:
+    """Return the training row that each row of a table is: by identifier if both have one, else by its number."""
+    origin, ids = metric.origin or Origin(), _ids(table, args).get("id")
+    if ids is not None and len(origin.ids):
+        known = {name: i for i, name in enumerate(origin.ids.tolist())}
+        return np.array([known.get(str(name), -1) for name in ids.tolist()])
+    n = _rows.count(metric.rows)
+    numbers = origin.numbers_of(np.arange(n))
+    if table.rows.shape[0] != n or not np.array_equal(numbers, table.row_numbers):
+        raise InputError(
+            f"--exclude-self: {args.data!r} has {table.rows.shape[0]} rows and the metric keeps {n}, so they are not "
+            "the same rows; give the file that was learned from, or learn and search with --id"
+        )
+    return np.arange(n)
+
+
+def without_own(indices: Any, distances: Any, own: Array) -> tuple[Array, Array]:
+    """Return neighbours without the row itself; where it is not among them, the last one goes."""
+    if _rows.is_dask(indices):
+        raise InputError("--exclude-self works in memory; leave --scheduler out")
+    itself = indices == own[:, None]
+    itself[~itself.any(axis=1), -1] = True
+    shape = len(indices), indices.shape[1] - 1
+    return indices[~itself].reshape(shape), distances[~itself].reshape(shape)
 
 
 def _neighbor_lines(indices: Any, distances: Any) -> Any:
@@ -61,37 +111,83 @@ def _lines(indices: Array, distances: Array, block_info: Any = None) -> Array:
 
 def distance(args: Namespace) -> None:
     """Write distances: a matrix, or one per row."""
-    with _loaded(args) as (metric, A):
+    with loaded(args) as (metric, table):
         if args.paired and args.other is None:
             raise InputError("--paired compares row by row: give a second file of rows")
-        B = None if args.other is None else _rows_for(metric, args.other, args)
+        B = None if args.other is None else read_for(metric, args.other, args).rows
         if args.paired:
-            D = metric.paired_distance(A, B)[:, None]
-            _output(args, ["distance"], D, {"distances": D[:, 0]})
+            D = metric.paired_distance(table.rows, B)[:, None]
+            output(args, ["distance"], D, {"distances": D[:, 0]})
         else:
-            D = metric.distance(A, B)
-            _output(args, [str(c) for c in range(D.shape[1])], D, {"distances": D})
+            D = metric.distance(table.rows, B)
+            output(args, [str(c) for c in range(D.shape[1])], D, {"distances": D})
+
+
+# ------------------------------------------------------------------------------------------------- reading and writing
 
 
 @contextmanager
-def _loaded(args: Namespace) -> Iterator[tuple[Metric, Any]]:
+def loaded(args: Namespace) -> Iterator[tuple[Metric, Table]]:
+    """Load the metric and read the rows of a command."""
     if args.out:
         reads = (args.metric, args.data, getattr(args, "other", None), getattr(args, "among", None))
         check_not_input(args.out, [name for name in reads if name])
         check_output(args.out)
     metric = load(args.metric)
     with cluster.connected(args.scheduler):
-        yield metric, _rows_for(metric, args.data, args)
+        yield metric, read_for(metric, args.data, args)
 
 
-def _rows_for(metric: Metric, path: str, args: Namespace) -> Any:
-    """Read rows with the columns that a metric was learned on; with a scheduler, leave them on disk if possible."""
-    return read(path, only=metric.columns or None, width=metric.width, lazy=args.scheduler is not None).rows
+def read_for(metric: Metric, path: str, args: Namespace, extra: Sequence[str] = ()) -> Table:
+    """Read rows as those that a metric was learned from; with a scheduler, leave them on disk if possible."""
+    dialect = Dialect(args.sep, args.encoding, args.thousands)
+    wanted = [*extra, *([args.id] if args.id else [])]
+    lazy = args.scheduler is not None
+    preparation = None if metric.origin is None else metric.origin.preparation
+    if preparation is None or lazy:
+        return read(path, extra=wanted, only=metric.columns or None, width=metric.width, lazy=lazy, dialect=dialect)
+    table = read_again(path, preparation, extra=wanted, dialect=dialect)
+    for note in table.notes:
+        log.warning("%s: %s", path, note)
+    return table
 
 
-def _output(args: Namespace, columns: list[str], values: Any, as_json: dict[str, Any]) -> None:
+def _origin_of(table: Table, args: Namespace) -> Origin:
+    return Origin.of(None, kept=table.kept, identifiers=(args.id, table.extra[args.id]) if args.id else None)
+
+
+def _ids(table: Table, args: Namespace) -> dict[str, Array]:
+    """Return the identifiers of the rows, where a column of them was named."""
+    return {"id": table.extra[args.id]} if args.id else {}
+
+
+def row_names(table: Table, args: Namespace) -> dict[str, Array]:
+    """Return what tells rows apart: their identifiers, and their numbers if some were dropped."""
+    numbers = {} if table.kept is None else {"row": table.kept}
+    return numbers | _ids(table, args)
+
+
+def output(
+    args: Namespace,
+    columns: Sequence[str],
+    values: Any,
+    as_json: Mapping[str, Any],
+    texts: Mapping[str, Array] | None = None,
+) -> None:
+    """Write a result to a file or to standard output.
+
+    Parameters
+    ----------
+    args : Namespace
+    columns, values
+        The numbers and their names.
+    as_json : mapping
+        What ``--json`` prints.
+    texts : mapping, optional
+        Further columns that may hold text: only delimited text has them.
+    """
     if args.out:
-        _write(args.out, columns, values)
+        _write(args.out, columns, values, texts or {})
         if args.json:
             write_json({"written": args.out, "shape": values.shape})
         else:
@@ -99,15 +195,25 @@ def _output(args: Namespace, columns: list[str], values: Any, as_json: dict[str,
     elif args.json:
         write_json({name: _in_memory(part) for name, part in as_json.items()})
     else:
-        sys.stdout.writelines(as_text(columns, _in_memory(values)))
+        sys.stdout.writelines(as_text([*columns, *(texts or ())], _with_texts(_in_memory(values), texts)))
 
 
-def _write(path: str, columns: list[str], values: Any) -> None:
+def _with_texts(values: Array, texts: Mapping[str, Array] | None) -> Array:
+    if not texts:
+        return values
+    parts = [np.asarray(values, dtype=object), *(np.asarray(part, dtype=object)[:, None] for part in texts.values())]
+    return np.concatenate(parts, axis=1)
+
+
+def _write(path: str, columns: Sequence[str], values: Any, texts: Mapping[str, Array]) -> None:
     """Write a result; the workers write a lazy one if the format allows it."""
-    if _rows.is_dask(values) and Path(path).suffix.lower() in storage.STORED:
+    suffix = Path(path).suffix.lower()
+    if _rows.is_dask(values) and suffix in storage.STORED:
         storage.store(values, path, columns)
-    else:
+    elif suffix in storage.STORED:
         write(path, columns, _in_memory(values))
+    else:
+        write(path, [*columns, *texts], _with_texts(_in_memory(values), texts))
 
 
 def _in_memory(values: Any) -> Any:

@@ -19,7 +19,8 @@ def _learn(parser: ArgumentParser) -> None:
     from .hints import add_flags  # loads the registered constraints, and with them NumPy
 
     add = parser.add_argument
-    add("data", nargs="?", help="rows: .csv, .tsv, .parquet, .npy, .zarr, .npz (sparse), .svm (LIBSVM) or .fasta")
+    kinds = ".csv, .tsv (also .gz), .parquet, .npy, .zarr, .npz (sparse), .svm (LIBSVM) or .fasta"
+    add("data", nargs="?", help=f"rows: {kinds}; - is standard input, as CSV")
     add_flags(parser)
     add("--method", help="see metricforge plugins (default: auto, by the kind of hint)")
     add("--kernel", help="to start from, such as rbf or 'rbf(gamma=0.5)' (default: the method's own)")
@@ -27,11 +28,34 @@ def _learn(parser: ArgumentParser) -> None:
     add("--option", metavar="NAME=VALUE", action="append", help="an option of the method; may be repeated")
     add("--rank", help="auto, exact or a number (default: auto)")
     add("--seed", type=int, help="same seed, same answer (default: 0)")
-    add("--drop", metavar="COLUMN", action="append", help="a column to leave out; may be repeated")
+    _table(parser)
     add("-o", "--out", metavar="FILE", help="the metric (default: the data's name with .metric)")
     add("--report", metavar="FILE", help="write a page about the fit, as .html")
     _scheduler(parser)
     add("--config", metavar="FILE", help="a TOML file with any of these settings; typed settings take precedence")
+
+
+def _table(parser: ArgumentParser) -> None:
+    """Add what is decided about the columns of a table."""
+    add = parser.add_argument_group("columns").add_argument
+    add("--columns", metavar="A,B", action="append", help="the only columns to use")
+    add("--drop", metavar="A,B", action="append", help="columns to leave out; may be repeated")
+    add("--categories", metavar="A,B", action="append", help="columns of numbers that are categories: codes, years")
+    add("--id", metavar="COLUMN", help="names the rows: kept out of learning, shown in results")
+    add(
+        "--missing",
+        metavar="WHAT",
+        help="missing cells: median fills them in, drop leaves the row out, error refuses them (default: median)",
+    )
+    _dialect(parser)
+
+
+def _dialect(parser: ArgumentParser) -> None:
+    """Add how a delimited file is written."""
+    add = parser.add_argument_group("delimited files").add_argument
+    add("--sep", metavar="CHARACTER", help="between cells: a character, or tab (default: found in the first line)")
+    add("--encoding", metavar="NAME", help="such as latin-1 (default: utf-8)")
+    add("--thousands", metavar="CHARACTER", help="between groups of three digits, as in 1,500,000")
 
 
 def _scheduler(parser: ArgumentParser) -> None:
@@ -48,6 +72,8 @@ def _saved(parser: ArgumentParser) -> None:
 
 
 def _output(parser: ArgumentParser) -> None:
+    parser.add_argument("--id", metavar="COLUMN", help="a column that names the rows, to show in the result")
+    _dialect(parser)
     kinds = ".csv, .tsv, .npy, .parquet or .zarr"
     parser.add_argument("-o", "--out", metavar="FILE", help=f"{kinds} (default: CSV to standard output)")
     _scheduler(parser)
@@ -63,6 +89,9 @@ def _neighbors(parser: ArgumentParser) -> None:
     parser.add_argument("-k", type=int, default=10, help="how many (default: 10)")
     parser.add_argument("--method", default="auto", help="a neighbour search, see metricforge plugins (default: auto)")
     parser.add_argument("--among", metavar="FILE", help="rows to search (default: the training rows the metric keeps)")
+    parser.add_argument(
+        "--exclude-self", action="store_true", help="the rows are the ones searched: leave each row itself out"
+    )
     _output(parser)
 
 

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 from ..constraints import Constraint
 from ..errors import InputError
-from ..files.formats import is_table, read, read_column
+from ..files.formats import is_table, read_column
+from ..files.preparing import read_prepared
 from ..files.relations import read_relations
 from ..files.table import Table
 from ..registry import Entry, registry
@@ -68,16 +69,23 @@ def read_hint(run: Run, kinds: Kinds) -> tuple[Table, Constraint]:
     kind, source = kinds[run.flag], run.hint
     in_data = kind.per_row and not is_table(source)
     flags = [f"--{flag}" for flag, other in kinds.items() if other.per_row] if in_data else []
-    table = read(
-        run.data, extra=[source] if in_data else [], drop=run.drop, flags=flags, lazy=run.scheduler is not None
-    )
-    n = table.rows.shape[0]
-    if not in_data and (not kind.per_row or len(kind.table_columns) > 1):
-        return table, read_relations(source, kind, n)
-    values = table.extra[source] if in_data else read_column(source)
+    extra = [name for name in (source if in_data else None, run.id) if name is not None]
+    table = read_prepared(run.data, run.choices, extra=extra, flags=flags, lazy=run.scheduler is not None)
+    if in_data:
+        return table, kind.from_table({kind.table_columns[0]: table.extra[source]}, table.rows.shape[0])
+    hint = _from_file(run, kind, table.total or table.rows.shape[0])
+    return table, hint if table.kept is None else hint[table.kept]
+
+
+def _from_file(run: Run, kind: type[Constraint], n: int) -> Constraint:
+    """Read the hint of a run about the n rows of its file."""
+    source = run.hint
+    if not kind.per_row or len(kind.table_columns) > 1:
+        return read_relations(source, kind, n)
+    values = read_column(source)
     if len(values) != n:
         raise InputError(
             f"{source!r} has {len(values)} values for the {n} rows of {run.data!r}; give one each, "
             "below a line that names the column"
         )
-    return table, kind.from_table({kind.table_columns[0]: values}, n)
+    return kind.from_table({kind.table_columns[0]: values}, n)

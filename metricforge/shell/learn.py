@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 
 from .. import rows as _rows
 from ..checks import plural
-from ..constraints import Constraint, Satisfied
+from ..constraints import Constraint, Labels, Satisfied
 from ..errors import InputError
 from ..files import atomic as files
+from ..files.origin import Origin
+from ..files.preparation import AS_THEY_ARE
 from ..files.table import Table, row_counters
 from ..kernels import Spectrum, Standardized
 from ..learning import declared_methods, find_kernel, learn_named, resolve
@@ -51,7 +53,7 @@ def run(args: Namespace) -> None:
     _check_outputs(run)  # before the work, so that it is not lost
     with cluster.connected(run.scheduler):
         table, hint = read_hint(run, kinds)
-        metric = fit(run, table, hint)
+        metric = replace(fit(run, table, hint), origin=origin_of(run, table, hint))
         assert metric.start is not None
         before, after = (satisfied(one, table.rows, hint, seed=run.seed) for one in (metric.start, metric))
         page = ""
@@ -60,8 +62,26 @@ def run(args: Namespace) -> None:
         metric.save(run.out)
     if run.report:
         files.write(run.report, page.encode())
-    notes = [_counter_note(name) for name in row_counters(table)]
+    notes = [*prepared_notes(table), *(_counter_note(name) for name in row_counters(table))]
     (_print_json if args.json else _print)(Result(run, hint, metric, notes, before, after))
+
+
+def origin_of(run: Run, table: Table, hint: Constraint) -> Origin | None:
+    """Return what a metric keeps of its table: the preparation, and the labels and identifiers of the rows."""
+    labels = hint.row_classes() if run.flag == Labels.flag else None
+    label = None if labels is None else (run.hint, labels.y)
+    identifiers = None if run.id is None else (run.id, table.extra[run.id])
+    if table.preparation is None and label is None and identifiers is None:
+        return None
+    return Origin.of(table.preparation, kept=table.kept, label=label, identifiers=identifiers)
+
+
+def prepared_notes(table: Table) -> list[str]:
+    """Return what was done to the columns of a table that are not plain numbers."""
+    if table.preparation is None:
+        return list(table.notes)
+    done = [f"column {name!r}: {what}" for name, what in table.preparation.describe() if what not in AS_THEY_ARE]
+    return [*done, *table.notes]
 
 
 def _counter_note(name: str) -> str:

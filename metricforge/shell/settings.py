@@ -14,14 +14,18 @@ Its paths are relative to its folder.
 
 from __future__ import annotations
 
+import csv
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..checks import nearest
+from ..checks import nearest, one_of
 from ..errors import InputError, UnknownNameError
+from ..files.preparation import MISSING
+from ..files.preparing import Choices
+from ..files.sources import STANDARD_INPUT, Dialect
 from ..files.untrusted import check_regular
 from ..kernels.notation import parse_value
 
@@ -29,6 +33,8 @@ if TYPE_CHECKING:
     from ..constraints import Constraint
 
 PATHS = ("data", "out", "report")
+LISTS = ("columns", "drop", "categories")
+"""Settings that name columns, separated by commas."""
 OWN = ("method", "kernel", "rank", "seed")
 """Settings that look like an option of a method."""
 INSIDE = {
@@ -59,10 +65,23 @@ class Run:
     options: Mapping[str, Any] = field(default_factory=dict)
     rank: str | int = "auto"
     seed: int = 0
+    columns: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    id: str | None = None
+    missing: str = "median"
+    sep: str | None = None
+    encoding: str | None = None
+    thousands: str | None = None
     out: str = ""
     report: str | None = None
     scheduler: str | None = None
+
+    @property
+    def choices(self) -> Choices:
+        """What the run decides about the columns of its table."""
+        dialect = Dialect(self.sep, self.encoding, self.thousands)
+        return Choices(self.columns, self.drop, self.categories, self.missing, dialect)
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -91,8 +110,9 @@ def settings(typed: Mapping[str, Any], kinds: Mapping[str, type[Constraint]]) ->
         given["options"] = dict(_option(text) for text in typed["option"])
     if "rank" in given:
         given["rank"] = parse_value(given["rank"])
-    if "drop" in given:
-        given["drop"] = tuple(given["drop"])
+    for name in LISTS:
+        if name in given:
+            given[name] = tuple(column for text in given[name] for column in listed(text))
     stored = _stored(typed["config"], kinds) if typed.get("config") else {}
     stored_hints = {flag: stored.pop(flag) for flag in kinds if flag in stored}
     merged = {**stored, **given, "options": {**stored.get("options", {}), **given.get("options", {})}}
@@ -113,7 +133,18 @@ def _checked(run: Run, hints: Mapping[str, str], kinds: Iterable[str]) -> Run:
         first, second = list(hints)[:2]
         raise InputError(f"--{first} and --{second} were both given; a metric is learned from one of {flags}")
     run = replace(run, flag=next(iter(hints)), hint=next(iter(hints.values())))
-    return run if run.out else replace(run, out=str(Path(Path(run.data).name).with_suffix(".metric")))
+    one_of(run.missing, "--missing", list(MISSING))
+    if run.id is not None and run.id == run.hint:
+        raise InputError(f"--id and --{run.flag} both name the column {run.id!r}; an identifier is not a hint")
+    return run if run.out else replace(run, out=_metric_name(run.data))
+
+
+def _metric_name(data: str) -> str:
+    """Return the name of the metric that is learned from a file."""
+    if data == STANDARD_INPUT:
+        return "stdin.metric"
+    name = Path(data).name.removesuffix(".gz")
+    return str(Path(name).with_suffix(".metric"))
 
 
 def check_not_input(path: str, reads: Sequence[str]) -> None:
@@ -132,18 +163,20 @@ def _stored(path: str, kinds: Mapping[str, type[Constraint]]) -> dict[str, Any]:
         raise InputError(f"--config: cannot read {path!r}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"--config: {path!r} is not TOML: {error}") from None
-    if isinstance(found.get("drop"), list):
-        found["drop"] = tuple(found["drop"])
+    for name in LISTS:
+        if isinstance(found.get(name), list):
+            found[name] = tuple(found[name])
     if "option" in found:
         typed, table = _options_of(found.pop("option"), path), found.get("options", {})
         found["options"] = {**typed, **table} if isinstance(table, dict) else table
     known = [*option_names(), *kinds]
-    types: dict[str, Any] = {"options": dict, "rank": str | int, "seed": int, "drop": tuple, "standardize": bool}
+    types: dict[str, Any] = {"options": dict, "rank": str | int, "seed": int, "standardize": bool}
+    types |= dict.fromkeys(LISTS, tuple)
     for name, value in found.items():
         if name not in known:
             raise UnknownNameError(f"--config: {path!r} sets {name!r}, which is no setting; {nearest(name, known)}")
         right = isinstance(value, types.get(name, str)) and isinstance(value, bool) == (name == "standardize")
-        if not right or (name == "drop" and not all(isinstance(column, str) for column in value)):
+        if not right or (name in LISTS and not all(isinstance(column, str) for column in value)):
             raise InputError(f"--config: {path!r} sets {name} = {value!r}, which has the wrong type")
     folder = Path(path).parent
 
@@ -152,6 +185,11 @@ def _stored(path: str, kinds: Mapping[str, type[Constraint]]) -> dict[str, Any]:
         return name in PATHS or hint
 
     return {name: str(folder / value) if is_path(name) else value for name, value in found.items()}
+
+
+def listed(text: str) -> list[str]:
+    """Return the names in a text such as ``a,b``; a name that holds a comma is written in quotes."""
+    return next(csv.reader([text], skipinitialspace=True), [""])
 
 
 def _options_of(options: Any, path: str) -> dict[str, Any]:

@@ -7,7 +7,14 @@ import pytest
 from metricforge_cases.tables import X, put
 
 from metricforge.errors import InputError
-from metricforge.files import dialect, read
+from metricforge.files import arrow, dialect, read
+
+
+@pytest.fixture(autouse=True, params=["pyarrow", "cell by cell"])
+def reader(request, monkeypatch):
+    """Every test runs with pyarrow and without: both readers give the same values and the same refusals."""
+    if request.param != "pyarrow":
+        monkeypatch.setattr(arrow, "installed", lambda name: False)
 
 
 def test_a_csv_with_names_labels_and_a_column_to_drop(tmp_path):

@@ -15,7 +15,7 @@ import scipy.sparse as sp
 from metricforge_cases.tables import X, put
 
 from metricforge.errors import InputError
-from metricforge.files import dialect, read, read_column, storage
+from metricforge.files import arrow, dialect, read, read_column, storage
 from metricforge.files.table import row_counters
 
 
@@ -156,6 +156,7 @@ def test_the_names_of_50_000_parquet_columns_are_compared_in_seconds(tmp_path):
 
 
 def test_a_wide_table_is_read_in_blocks_of_few_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr(arrow, "installed", lambda name: False)
     monkeypatch.setattr(dialect, "BLOCK_CELLS", 5)
     np.testing.assert_array_equal(read(put(tmp_path / "d.csv", "a,b\n1,2.5\n3,-4\n0,0.001\n")).rows, X)
     blocks = []

@@ -9,6 +9,7 @@ import warnings
 import pytest
 from metricforge_cases.shell import COMMANDS, run
 
+STRICT = ("--label", "class", "--missing", "error")
 HINT = ("--label", "class", "--drop", "group", "--method", "krca")
 BAD = {
     "no command": ([], "the following arguments are required: COMMAND; see metricforge --help"),
@@ -36,21 +37,37 @@ BAD = {
     "learn names without rows": (["learn", "names.csv", "--label", "class"], "no rows below its column names"),
     "learn a wrong column": (["learn", "toy.csv", "--label", "clas"], "no column 'clas'; did you mean 'class'?"),
     "learn to drop a wrong column": (["learn", "toy.csv", *HINT, "--drop", "f99"], "no column 'f99'"),
-    "learn text": (["learn", "toy.csv", "--groups", "group"], "line 2: column 'class' holds the text 'red'"),
+    "learn text": (["learn", "typo.csv", "--groups", "class"], "line 3: column 'b' holds the text 'two'"),
     "learn text beside labels": (
-        ["learn", "toy.csv", "--groups", "group"],
-        "leave the column out with --drop class, or name it as --label or --groups or --target\n",
+        ["learn", "typo.csv", "--groups", "class"],
+        "leave the column out with --drop b, or name it as --label or --groups or --target; if it is a category, "
+        "--categories b\n",
     ),
     "learn text beside pairs": (
-        ["learn", "toy.csv", "--pairs", "pairs.csv"],
-        "holds the text 'red'; leave the column out with --drop class\n",
+        ["learn", "typo.csv", "--pairs", "pairs.csv"],
+        "holds the text 'two'; leave the column out with --drop b; if it is a category, --categories b\n",
     ),
-    "learn nan": (["learn", "nan.csv", "--label", "class"], "line 3: column 'b' holds 'nan'; fill it in"),
+    "learn nan": (["learn", "nan.csv", *STRICT], "line 3: column 'b' holds 'nan'; fill it in"),
     "learn a question mark": (
-        ["learn", "unknown.csv", "--label", "class"],
+        ["learn", "unknown.csv", *STRICT],
         "line 3: column 'b' holds '?'; fill it in, remove the row, or leave the column out with --drop b\n",
     ),
-    "learn a hole": (["learn", "hole.csv", "--label", "class"], "line 2: column 'a' is empty"),
+    "learn a hole": (["learn", "hole.csv", *STRICT], "line 2: column 'a' is empty"),
+    "learn with missing cells and no word for it": (
+        ["learn", "hole.csv", "--label", "class", "--missing", "mean"],
+        "--missing='mean' is unknown; did you mean 'median'?",
+    ),
+    "learn with an identifier that is the label": (
+        ["learn", "hole.csv", "--label", "class", "--id", "class"],
+        "--id and --label both name the column 'class'",
+    ),
+    "learn with two separators": (["learn", "toy.csv", *HINT, "--sep", ",;"], "--sep must be one character"),
+    "learn in no encoding": (["learn", "toy.csv", *HINT, "--encoding", "utf-9"], "--encoding 'utf-9' is unknown"),
+    "learn only a wrong column": (["learn", "toy.csv", *HINT, "--columns", "f0,f99"], "no column 'f99'"),
+    "learn categories of an array": (
+        ["learn", "toy.npy", "--label", "labels.csv", "--categories", "0"],
+        "--categories: 'toy.npy' holds numbers only",
+    ),
     "learn one class": (["learn", "one.csv", "--label", "class", "--method", "lpdesign"], "1 class(es)"),
     "learn no labels": (["learn", "unlabelled.csv", "--label", "class"], "holds no relation"),
     "learn labels of another length": (
@@ -137,6 +154,10 @@ BAD = {
     "neighbors, too many": (
         ["neighbors", "toy.metric", "toy.csv", "-k", "101"],
         "at most 100 (the number of training rows), got 101",
+    ),
+    "neighbors without itself of other rows": (
+        ["neighbors", "toy.metric", "few.npy", "--exclude-self"],
+        "'few.npy' has 2 rows and the metric keeps 100, so they are not the same rows",
     ),
     "neighbors into a folder": (["neighbors", "toy.metric", "toy.csv", "-o", "folder.csv"], "it is a folder"),
     "distance without a metric": (["distance", "no.metric", "toy.csv"], "cannot read 'no.metric'"),
