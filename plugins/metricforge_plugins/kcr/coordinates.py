@@ -10,10 +10,10 @@ from metricforge.rows import Array
 
 DIRECTIONS = 25
 """Maximal number of discriminant directions in the starting point."""
+EQUAL = 1e-12
+"""Class means whose distance is below this share of the size of the rows are equal."""
 CLASSES = 200
 """Discriminant directions are computed from at most this many classes, the largest ones."""
-SPARE = 4
-"""Random columns added to those directions: in practice a factor with spare columns has no spurious minima."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,21 +57,17 @@ def coordinates(Phi: Array, mean: Array) -> Coordinates:
     return Coordinates(root, inverse, inverse @ inverse.T)
 
 
-def discriminant(F: Array, codes: Array, seed: int) -> Array:
-    """Return a start (m, r): discriminant directions weighted by how well they separate classes, and random ones.
+def discriminant(F: Array, codes: Array, most: int = DIRECTIONS) -> Array:
+    """Return a start (m, r): at most ``most`` discriminant directions, weighted by how well they separate classes.
 
     In these coordinates S + s I is a multiple of the identity, so the directions of linear discriminant analysis with
     the mean eigenvalue as ridge are the principal directions of the class means.  A smaller ridge overfits the training
     rows.  Cost: O(n m) time.
     """
-    m = len(F)
     counts = np.bincount(codes)
     largest = np.argsort(-counts, kind="stable")[: min(CLASSES, int(np.count_nonzero(counts)))]
     sums = np.stack([np.bincount(codes, weights=row, minlength=len(counts))[largest] for row in F])
     U, s, _ = np.linalg.svd(sums / np.sqrt(counts[largest]), full_matrices=False)
     # class means may be equal or linearly dependent
-    keep = min(len(counts) - 1, DIRECTIONS, int(np.count_nonzero(s)))
-    V = U[:, :keep] * s[:keep]
-    noise = np.random.default_rng(seed).normal(size=(m, min(SPARE, m - keep)))
-    size = np.linalg.norm(V) or 1.0
-    return np.hstack([V, 0.1 * size / np.sqrt(m) * noise])
+    keep = min(len(counts) - 1, DIRECTIONS, most, int(np.count_nonzero(s > EQUAL * np.linalg.norm(F))))
+    return np.asarray(U[:, :keep] * s[:keep])

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from metricforge.rows import Array
 
 from .certificate import DualBound, certify, trivial_bound
+from .lbfgs import minimise
 from .objective import Objective, Smoothing
 
 log = logging.getLogger(__name__)
@@ -20,15 +20,14 @@ COARSEST, FINER, FINEST = 0.5, 0.2, 1e-6
 """The initial smoothing width, the strongest reduction of it, and the width below which rounding dominates."""
 START_DISTANCE, START_RADIUS = 2.0, 1.5
 """The mean squared distance and the squared radius of the starting point."""
+SPARE, SPARE_SAMPLED, SPARE_SIZE = 16, 4, 0.1
+"""Columns added to the start where all pairs are compared, and where groups are, and their size beside the start: in
+practice a factor with spare columns has no spurious minima, and one with many closes the gap sooner; on groups, each
+column costs more than that."""
 SHARE = 0.3
 """The share of the tolerance that smoothing may take."""
 CHECK_EVERY = 50
 """Steps between two certificates."""
-MEMORY = 40
-"""Pairs of vectors in the memory of L-BFGS."""
-SEARCH = 60
-"""Maximal number of evaluations of a line search: after a change of smoothing the first step may cross a kink, and
-the default of 20 is too few."""
 GRADIENT = 1e-5
 """L-BFGS stops when the gradient is below this share of the gradient of the trace."""
 PATIENCE = 200
@@ -88,13 +87,24 @@ class Descent:
     max_iter: int
     step: Callable[..., None]
 
-    def start(self, P: Array) -> State:
-        """Return the state at a mean squared distance of `START_DISTANCE` and a squared radius of `START_RADIUS`."""
+    def start(self, P: Array, spare: int) -> State:
+        """Return the state at a mean squared distance of `START_DISTANCE` and a squared radius of `START_RADIUS`.
+
+        To the columns of P are added up to ``spare``: the directions that violate the matrix inequality most there.
+        """
         smoothing = Smoothing(COARSEST, logistic=self.objective.logistic)
-        F = self.objective.F
-        P = P * np.sqrt(START_DISTANCE * F.shape[1] / (2 * np.square(P.T @ F).sum()))
+        m, r = P.shape
         h = START_RADIUS
+        V = self.root.T @ certify(self.objective, self.root, self.lam, self._sized(P), h, smoothing).vectors[:, : m - r]
+        V = V[:, :spare] / np.linalg.norm(V[:, :spare], axis=0)
+        P = self._sized(np.hstack([P, SPARE_SIZE * (float(np.linalg.norm(P)) or 1.0) * V]))
         return State(P, h, smoothing, (P, h), self.objective.exact(P, h), trivial_bound(self.objective))
+
+    def _sized(self, P: Array) -> Array:
+        """Return a multiple of P with a mean squared distance of `START_DISTANCE`; P = 0 as it is."""
+        F = self.objective.F
+        total = 2 * float(np.square(P.T @ F).sum()) / F.shape[1]
+        return P * np.sqrt(START_DISTANCE / total) if total > 0 else P
 
     def resume(self, other: State) -> State:
         """Return the state at the end of a descent on fewer pairs."""
@@ -128,8 +138,6 @@ class Descent:
 
     def _descend(self, state: State) -> DualBound:
         """Run L-BFGS at one smoothing and rank until a decision is made."""
-        from scipy.optimize import minimize
-
         shape, smoothing = state.P.shape, state.smoothing
         steps, last = 0, np.inf
         certificate: DualBound | None = None
@@ -138,10 +146,9 @@ class Descent:
             value, gradient, slope = self.objective(x[:-1].reshape(shape), float(x[-1]), smoothing)
             return value, np.append(gradient.ravel(), slope)
 
-        def watch(intermediate_result: Any) -> None:
+        def watch(x: Array, value: float) -> bool:
             nonlocal steps, last, certificate
-            x, value = intermediate_result.x, float(intermediate_result.fun)
-            state.P, state.h, state.move = x[:-1].reshape(shape).copy(), float(x[-1]), ""
+            state.P, state.h, state.move = x[:-1].reshape(shape), float(x[-1]), ""
             state.n_iter += 1
             steps += 1
             self.step(state.n_iter, self.max_iter, gap=state.gap)
@@ -149,26 +156,11 @@ class Descent:
                 certificate = self._check(state)
                 state.move = self._decide(state, certificate, last - value, steps)
                 last = value
-            if state.move:
-                raise StopIteration
+            return bool(state.move)
 
         state.move = ""
-        minimize(
-            evaluate,
-            np.append(state.P.ravel(), state.h),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=[(None, None)] * state.P.size + [(0, None)],
-            callback=watch,
-            options={
-                "maxiter": self.max_iter,
-                "maxfun": 20 * self.max_iter,
-                "maxcor": MEMORY,
-                "maxls": SEARCH,
-                "ftol": 0.0,
-                "gtol": GRADIENT * float(np.abs(self.objective.penalty @ state.P).max()),
-            },
-        )
+        gtol = GRADIENT * float(np.abs(self.objective.penalty @ state.P).max())
+        minimise(evaluate, np.append(state.P.ravel(), state.h), watch, gtol, self.max_iter)
         if state.move and certificate is not None:
             return certificate
         # L-BFGS has converged at this smoothing and rank

@@ -2,7 +2,8 @@
 
 `grouped` and `listed` run over a range of rows i and sum, for x_ij = 1 + τ_ij (‖y_i − y_j‖² − h), the smoothed data
 term, its slope in h and its gradient in Y.  They release the GIL, so ranges run in threads; no two ranges write to the
-same entries, so the result does not depend on the number of threads.  `shells` counts votes.
+same entries, so the result does not depend on the number of threads.  `weighted` does the same for a large group, but
+leaves the products of matrices to the caller.  `shells` counts votes.
 """
 
 from __future__ import annotations
@@ -108,6 +109,51 @@ def grouped(
                 out[j] += t
                 back += t
             Gt[k, i] -= back
+    return value, slope
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST)  # type: ignore[untyped-decorator]
+def weighted(
+    T: Array,
+    rows: Array,
+    cols: Array,
+    same: Array,
+    offset: Array,
+    h: float,
+    mu: float,
+    width: float,
+    cap: float,
+    out: Array,
+    back: Array,
+) -> tuple[float, float]:  # pragma: no cover
+    """Overwrite T = y_i'y_j with the weights C_ij = τ_ij a_i b_ij of rows i and columns j of one group.
+
+    ``rows`` and ``cols`` are ‖y_i‖² and ‖y_j‖², ``same`` the columns of the class of row i.  The sums of the rows of C
+    are written to ``out``, those of its columns added to ``back``.
+    """
+    size = len(cols)
+    d = np.empty(size)
+    value = 0.0
+    slope = 0.0
+    for i in range(len(T)):
+        c = T[i]
+        own = rows[i]
+        for j in range(size):
+            d[j] = max(0.0, own + cols[j] - 2.0 * c[j])
+        first, last = same[i, 0], same[i, 1]
+        total = _span(d[:first], c[:first], -1.0, h, mu)
+        total += _span(d[first:last], c[first:last], 1.0, h, mu)
+        total += _span(d[last:], c[last:], -1.0, h, mu)
+        psi, a = _outer(offset[i] + total, width)
+        value += cap * psi
+        a *= cap
+        pull = 0.0
+        for j in range(size):
+            c[j] *= a
+            pull += c[j]
+            back[j] += c[j]
+        out[i] = pull
+        slope -= pull
     return value, slope
 
 

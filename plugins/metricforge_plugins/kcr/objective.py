@@ -22,6 +22,8 @@ COMPILE_FROM = 40_000
 """From this many pairs on, the compiled loops are used: below, a whole fit in NumPy is faster than loading them."""
 THREADS_FROM = 250_000
 """From this many pairs on, the loops are split into ranges for threads."""
+PRODUCTS_FROM = 100
+"""With groups of this many rows on average, matrix products are faster than loops over pairs."""
 RANGES = 16
 """The number of ranges: constant, so that sums do not depend on the machine."""
 OUTER = 10.0
@@ -176,6 +178,8 @@ class Objective:
             G = np.zeros_like(Y)
             value, slope = loops.listed(Y, pairs.begin, pairs.split, pairs.partner, offset, *how, 0, pairs.n, G)
             return value, slope, G.T
+        if pairs.count >= PRODUCTS_FROM * pairs.n:
+            return self._products(Yt.T, how)
         Yt = np.ascontiguousarray(Yt)
         if pairs.count < THREADS_FROM:
             Gt = np.zeros_like(Yt)
@@ -193,6 +197,23 @@ class Objective:
         done = list(in_threads(run, zip(ranges, Gts, strict=True), self._threads))
         Gt = Gts[0] if alone else np.add.reduce(Gts)
         return sum(v for v, _ in done), sum(s for _, s in done), Gt
+
+    def _products(self, Y: Array, how: tuple[float, float, float, float]) -> tuple[float, float, Array]:
+        """Sum over the pairs of large groups: distances and gradient by matrix products, the rest compiled."""
+        from . import loops
+
+        assert isinstance(self.pairs, Grouped)
+        square = np.einsum("ij,ij->i", Y, Y)
+        G = np.zeros_like(Y)
+        value = slope = 0.0
+        for rows, cols in self.pairs.tiles():
+            C, out, back = Y[rows] @ Y[cols].T, np.empty(rows.stop - rows.start), np.zeros(cols.stop - cols.start)
+            same = self.pairs.same[rows] - cols.start
+            psi, pull = loops.weighted(C, square[rows], square[cols], same, self.offset[rows], *how, out, back)
+            value, slope = value + psi, slope + pull
+            G[rows] += 2 * (out[:, None] * Y[rows] - C @ Y[cols])
+            G[cols] += 2 * (back[:, None] * Y[cols] - C.T @ Y[rows])
+        return value, slope, G.T
 
     @cached_property
     def _ranges(self) -> list[tuple[int, int]]:

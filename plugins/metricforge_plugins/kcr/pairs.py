@@ -93,19 +93,23 @@ class Grouped(_Comparisons):
         stop = self.starts[np.searchsorted(self.starts, enough, side="right").clip(1, len(self.starts) - 1)]
         return Grouped(self.order[:stop], self.group[:stop], self.same[:stop])
 
+    def tiles(self) -> Iterator[tuple[slice, slice]]:
+        """Yield some rows and the rows of their group, such that arrays over the pairs fit into a block."""
+        for lo, hi in pairwise(self.starts.tolist()):
+            for part in blocks(hi - lo, 64 * (hi - lo)):
+                yield slice(lo + part.start, lo + part.stop), slice(lo, hi)
+
     def distances(self, Y: Array) -> Iterator[PairBlock]:
         """Yield the squared distances of centred Y (n, r), block by block."""
         square = np.einsum("ij,ij->i", Y, Y)
         place = self.same[:, 0]  # identifies the class inside a group
-        for lo, hi in pairwise(self.starts):
-            for part in blocks(hi - lo, 64 * (hi - lo)):
-                rows, cols = slice(lo + part.start, lo + part.stop), slice(lo, hi)
-                D = Y[rows] @ Y[cols].T
-                D *= -2
-                D += square[rows, None]
-                D += square[cols]
-                tau = np.where(place[rows, None] == place[cols], 1.0, -1.0)
-                yield PairBlock(rows, cols, np.maximum(D, 0, out=D), tau)
+        for rows, cols in self.tiles():
+            D = Y[rows] @ Y[cols].T
+            D *= -2
+            D += square[rows, None]
+            D += square[cols]
+            tau = np.where(place[rows, None] == place[cols], 1.0, -1.0)
+            yield PairBlock(rows, cols, np.maximum(D, 0, out=D), tau)
 
 
 @dataclass(frozen=True, eq=False)
