@@ -100,7 +100,7 @@ def errors(part: dict[str, np.ndarray], kernel: mf.Kernel, lam: float) -> Iterat
     X, y = part["X_train"], part["y_train"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        metric = mf.learn(X, y, method="kcr", kernel=kernel, lam=lam, tol=TOL, max_iter=STEPS)
+        metric = mf.learn(X, y, method="kcr", kernel=kernel, rank="exact", lam=lam, tol=TOL, max_iter=STEPS)
     for factor in FACTORS:
         rule = KernelRule(metric, radius=np.sqrt(factor) * metric.report.radius).fit(X, y)
         yield tuple(100 - 100 * rule.score(part[f"X_{p}"], part[f"y_{p}"]) for p in ("validate", "test"))

@@ -22,7 +22,7 @@ def mnist(split: int) -> dict[str, Any]:
     X = np.asarray(X, dtype=np.float64)
     order = np.random.default_rng(split).permutation(len(X))
     train, test = order[:58_000], order[58_000:60_000]
-    pairs = mf.Pairs.from_labels(y[train], n_pairs=12_000, seed=split)
+    pairs = mf.Pairs.from_labels(y[train], n_pairs=6_000, seed=split)
     return fit(X[train], pairs, X[test], y[train], y[test])
 
 
@@ -36,7 +36,7 @@ def wide(split: int) -> dict[str, Any]:
     X = rng.standard_normal((n, d), dtype=np.float32) * spread
     X[:, 30:50] += rng.standard_normal((classes, 20), dtype=np.float32)[y]
     train = np.arange(30_000)
-    pairs = mf.Pairs.from_labels(y[train], n_pairs=100_000, seed=split)
+    pairs = mf.Pairs.from_labels(y[train], n_pairs=50_000, seed=split)
     return fit(X[train], pairs, X[30_000:], y[train], y[30_000:])
 
 

@@ -177,6 +177,7 @@ def _points(rng: Rng, n: int, d: int) -> tuple[Any, Any]:
 
 
 def _learn(trial: Trial, X: Any, hint: Any, method: str, **options: Any) -> Any:
+    options = {"rank": "exact"} | options
     words = ", ".join(f"{name}={value!r}" for name, value in options.items())
     metric = trial.call(f"mf.learn(X, hint, method={method!r}, {words})", mf.learn, X, hint, method=method, **options)
     check_report(trial, metric)

@@ -135,7 +135,7 @@ def fitted(X: Array, y: Array, **options: Any) -> Metric:
     """Learn; a fit that stops at its iteration limit counts."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return learn(X, y, method="kcr", **options)
+        return learn(X, y, method="kcr", rank="exact", **options)
 
 
 def chosen(grid: Array) -> tuple[float, float]:

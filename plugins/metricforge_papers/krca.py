@@ -44,7 +44,7 @@ def table1(run: Run) -> Result:
         for kernel, name in ((LINEAR, "linear"), (GAUSSIAN, "Gaussian")):
             for column, (method, grouping, kept) in ways.items():
                 chunklets = Chunklets(getattr(data, grouping))
-                metric = learn(data.X, chunklets, method=method, kernel=kernel)
+                metric = learn(data.X, chunklets, method=method, kernel=kernel, rank="exact")
                 Z = metric.transform(data.X)
                 found = constrained_kmeans(Z, 2, chunklets if kept else None, seed=seed).labels
                 add_clustering(run, name, column, data.y, found)
@@ -123,7 +123,7 @@ def projected(kernel: Kernel, method: str, axes: int, seed: int) -> tuple[Array,
     from sklearn.decomposition import PCA
 
     data = datasets.load("xor", seed=seed)
-    metric = learn(data.X, Chunklets(data.y), method=method, kernel=kernel)
+    metric = learn(data.X, Chunklets(data.y), method=method, kernel=kernel, rank="exact")
     return PCA(axes).fit_transform(metric.transform(data.X)), data.y
 
 
@@ -328,7 +328,7 @@ def clustered_set(run: Run, name: str) -> tuple[Array, Array] | None:
 
 def clustering(X: Array, y: Array, chunklets: Chunklets, seed: int, **options: Any) -> Array:
     """Return the clusters of constrained k-means in the metric that the options select."""
-    rank = RANK if len(X) > LARGE and not isinstance(options["kernel"], Linear) else "auto"
+    rank = RANK if len(X) > LARGE and not isinstance(options["kernel"], Linear) else "exact"
     Z = learn(X, chunklets, rank=rank, **options).transform(X)
     return np.asarray(constrained_kmeans(Z, len(np.unique(y)), chunklets, n_init=STARTS, seed=seed).labels)
 
@@ -342,7 +342,7 @@ def tune(X: Array, y: Array, components: float, *, seed: int, quick: bool) -> tu
     best: tuple[float, Kernel, float] | None = None
     for width in (1.0,) if quick else WIDTHS:
         kernel = RBF(1 / (width * median))
-        rank = RANK if len(X) > LARGE else "auto"
+        rank = RANK if len(X) > LARGE else "exact"
         mean = learn(X, chunklets, method="krca", kernel=kernel, rank=rank).report.mean_eigenvalue
         for multiple in MULTIPLES:
             found = clustering(X, y, chunklets, seed, method="krca", kernel=kernel, epsilon=multiple * mean)

@@ -12,7 +12,8 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from metricforge_plugins.idealized import proximal, selection
+from metricforge_plugins.idealized import hints as written
+from metricforge_plugins.idealized import proximal, selection, subspace
 from metricforge_plugins.idealized.differences import Dense, Graph, differences, smat, svec
 from metricforge_plugins.idealized.ideal import (
     alignment,
@@ -410,8 +411,8 @@ def test_general_base_metric(rng):
 
 def test_a_kernel_as_base_metric():
     X, _, pairs = toy_pairs(30, 50)
-    plain = mf.learn(X, pairs, method="idealized", nu=0.5)
-    same = mf.learn(X, pairs, method="idealized", nu=0.5, M=Linear())
+    plain = mf.learn(X, pairs, method="idealized", nu=0.5, tol=1e-6)
+    same = mf.learn(X, pairs, method="idealized", nu=0.5, tol=1e-6, M=Linear())
     assert same.report.objective == pytest.approx(plain.report.objective, rel=1e-6)
     assert same.report.alignment_before == pytest.approx(plain.report.alignment_before)
     assert same.report.alignment_after == pytest.approx(plain.report.alignment_after, rel=1e-3)
@@ -768,6 +769,139 @@ def test_alignments_need_nothing_n_by_n(rng):
     assert pair_alignment(Phi, i, j, dissimilar, B)[0] == pytest.approx(expected)  # all pairs: the same thing
 
 
+# ------------------------------------------------------------------------------------------- a part of the directions
+
+
+def wide_data(n=500, d=220, seed=0):
+    """Four classes whose means differ in three directions, thirty wide directions without class, and noise."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(4, size=n)
+    X = rng.normal(size=(n, d)) * 0.2
+    X[:, :30] *= 15
+    X[:, 30:38] += 1.5 * rng.normal(size=(4, 8))[y]
+    return X, y
+
+
+def test_wide_features_are_restricted_and_the_report_names_the_program():
+    X, y = wide_data()
+    pairs = mf.Pairs.from_labels(y, n_pairs=400, seed=0)
+    metric = mf.learn(X, pairs, method="idealized", nu=0.5)
+    report = metric.report
+    assert report.status == "optimal"
+    assert report.relative_gap <= 1e-3
+    assert (report.components, report.features) == (100, 220)
+    assert str(report.certificate) == "duality gap of the program restricted to 100 of 220 directions"
+    assert any('rank="exact" solves the full program' in note for note in report.notes)
+    assert 0 < report.energy_left_out < 1
+    # the full program: its optimum lies between objective − full_gap and objective
+    full = mf.learn(X, pairs, method="idealized", nu=0.5, rank="exact", tol=1e-2).report
+    assert "components" not in full.outcome
+    scale = max(abs(report.objective), np.square(metric.kernel.W).sum() / 2)
+    assert report.objective - report.full_gap * scale <= full.objective
+    assert full.objective - full.gap <= report.objective
+
+
+def test_the_restricted_program_is_the_full_one_on_a_subspace():
+    X, y = wide_data(300, 160)
+    pairs = mf.Pairs.from_labels(y, n_pairs=300, seed=0)
+    constants = {"nu": 0.5, "c_similar": 0.3, "c_dissimilar": 0.3}
+    metric = mf.learn(X, pairs, method="idealized", **constants)
+    V = metric.kernel.map.mix
+    assert np.allclose(V.T @ V, np.eye(100), atol=1e-10)
+    Z, D = differences_of(X, pairs)
+    program = Program(Dense(Z), D, np.square(Z).sum(axis=1), 0.3, 0.3, 0.5)  # distances of all features
+    B = V @ metric.kernel.W @ V.T
+    assert metric.report.objective == pytest.approx(primal(program, B), rel=1e-9)
+    A = X[:20]
+    assert np.allclose(metric.distance(A) ** 2, [[(a - b) @ B @ (a - b) for b in A] for a in A], atol=1e-8)
+
+
+def test_directions_follow_the_hints_and_not_the_variance():
+    X, y = wide_data()
+    Z, D = differences_of(X, mf.Pairs.from_labels(y, n_pairs=3000, seed=0))
+    V = subspace.leading_directions(Dense(Z), D, 3, 0)
+    principal = np.linalg.svd(Z, full_matrices=False)[2][:3].T
+    assert np.square(V[30:38]).sum() > 2  # of 3
+    assert np.square(principal[30:38]).sum() < 1
+
+
+def test_both_ways_to_directions_agree(rng):
+    X, y = wide_data(400, 60)
+    pairs = mf.Pairs.from_labels(y, n_pairs=1500, seed=0)
+    i, j = np.concatenate([pairs.similar, pairs.dissimilar]).T
+    D = np.repeat([False, True], [len(pairs.similar), len(pairs.dissimilar)])
+    weights = subspace.contrast_weights(D)
+    dense, graph = Dense(X[i] - X[j]), Graph(X, i, j)
+    G = dense.gather(weights)
+    Y = rng.normal(size=(60, 3))
+    assert np.allclose(dense.product(weights, Y), G @ Y)
+    assert np.allclose(graph.product(weights, Y), G @ Y)
+    exact = subspace.leading_eigenvectors(G, 6)
+    iterated = subspace.subspace_iteration(lambda Y: dense.product(weights, Y), 60, 6, 0)
+    assert np.allclose(exact.T @ exact, np.eye(6))
+    assert np.trace(iterated.T @ G @ iterated) >= 0.99 * np.trace(exact.T @ G @ exact)
+
+
+def test_wide_features_in_blocks_give_the_same_metric(monkeypatch, tmp_path):
+    X, y = wide_data()
+    X += 100.0
+    X[3] = X[7]
+    pairs = mf.Pairs.from_labels(y, n_pairs=400, seed=0)
+    pairs = mf.Pairs([*pairs.similar.tolist(), (3, 7)], pairs.dissimilar, n=len(X))
+    whole = mf.learn(X, pairs, method="idealized", nu=0.5)
+    monkeypatch.setattr(written, "KEPT_BYTES", 0)
+    inside = mf.learn(X, pairs, method="idealized", nu=0.5)
+    assert inside.report.full_gap is None
+    assert inside.report.objective == pytest.approx(whole.report.objective, rel=3e-3)
+    for name in ("alignment_before", "energy_left_out", "mean_squared_difference", "similar_pairs", "zero_pairs"):
+        assert inside.report[name] == pytest.approx(whole.report[name], rel=1e-4)
+    assert inside.report.alignment_after == pytest.approx(whole.report.alignment_after, abs=1e-2)
+    sparse = mf.learn(sp.csr_array(X), pairs, method="idealized", nu=0.5)
+    assert sparse.report.objective == pytest.approx(inside.report.objective, rel=1e-6)
+    monkeypatch.setattr(written, "DENSE_WIDTH", 10)
+    iterated = mf.learn(X, pairs, method="idealized", nu=0.5)
+    assert iterated.report.energy_left_out == pytest.approx(whole.report.energy_left_out, rel=0.2)
+    inside.save(tmp_path / "wide.metric")
+    loaded = mf.load(tmp_path / "wide.metric")
+    assert np.allclose(loaded.distance(X[:9]), inside.distance(X[:9]))
+    M = inside.mahalanobis()
+    assert np.allclose(np.sqrt(np.einsum("ij,jk,ik->i", X[:9] - X[9:18], M, X[:9] - X[9:18])),
+                       inside.paired_distance(X[:9], X[9:18]))  # fmt: skip
+
+
+@pytest.mark.parametrize("rank", [150, "exact"])
+def test_a_rank_that_was_asked_for_is_never_restricted(rank):
+    X, y = wide_data(300, 40)
+    metric = mf.learn(X, y, method="idealized", kernel=RBF("median"), rank=rank, tol=0.3)
+    assert metric.report.certificate == "duality gap"
+    assert metric.kernel.map.columns == (150 if rank == 150 else 300)
+    automatic = mf.learn(X, y, method="idealized", kernel=RBF("median"), tol=0.3)
+    assert automatic.report.components == automatic.kernel.map.columns == 100
+
+
+def test_the_number_of_directions_depends_on_sizes_only():
+    assert subspace.directions(1000, 44) == 44
+    assert subspace.directions(12_000, 784) == 100
+    assert 40 <= subspace.directions(100_000, 4096) < 60
+    assert subspace.directions(10**9, 500) == 1
+    wide = [subspace.directions(N, 784) for N in (10**3, 10**4, 10**5, 10**6)]
+    assert wide == sorted(wide, reverse=True)
+
+
+def test_conjugate_gradients_end_before_a_matrix_is_formed(monkeypatch):
+    program = random_program(3)
+    expected = solved(program, tol=1e-8).objective
+    formed = []
+    by_features = proximal._Newton._by_features
+    monkeypatch.setattr(proximal._Newton, "_by_features", lambda self: formed.append(1) or by_features(self))
+    monkeypatch.setattr(proximal._Newton, "_cheap_steps", lambda self, q: 0)
+    assert solved(program, tol=1e-8).objective == pytest.approx(expected, rel=1e-7)
+    always = len(formed)
+    monkeypatch.setattr(proximal._Newton, "_cheap_steps", lambda self, q: 200)
+    assert solved(program, tol=1e-8).objective == pytest.approx(expected, rel=1e-7)
+    assert len(formed) - always < always
+
+
 # -------------------------------------------------------------------------------------------- degenerate and bad input
 
 
@@ -776,10 +910,39 @@ def test_duplicate_rows_are_dropped_and_counted():
     X[7] = X[3]
     both = mf.Pairs([*pairs.similar.tolist(), (3, 7)], pairs.dissimilar, n=30)
     without = mf.Pairs([p for p in both.similar.tolist() if p != [3, 7]], pairs.dissimilar, n=30)
-    metric = mf.learn(X, both, method="idealized")
-    assert metric.report.zero_pairs == 1
-    assert any("equal features" in note for note in metric.report.notes)
-    assert metric.report.objective == pytest.approx(mf.learn(X, without, method="idealized").report.objective)
+    metric = mf.learn(X, both, method="idealized", tol=1e-8)
+    report = metric.report
+    assert report.zero_pairs == 1
+    assert any("equal features" in note for note in report.notes)
+    # the pair counts in N_S: without it, a smaller C_S gives the same bounds
+    assert report.similar_pairs == len(both.similar)
+    share = len(without.similar) / len(both.similar)
+    constants = {"c_similar": share * report.c_similar, "c_dissimilar": report.c_dissimilar}
+    other = mf.learn(X, without, method="idealized", tol=1e-8, **constants)
+    assert report.objective == pytest.approx(other.report.objective, rel=1e-7)
+
+
+@pytest.mark.parametrize("nu", [0.1, 0.4, 0.8])
+def test_dissimilar_pairs_of_equal_rows_count_as_given(nu):
+    """The program that leaves them out has the value of the program that keeps them, at its own point and others."""
+    X, _, pairs = toy_pairs(30, 40)
+    Z, D = differences_of(X, pairs)
+    zeros = np.zeros((9, Z.shape[1]))
+    every = np.concatenate([Z, zeros])
+    kinds = np.concatenate([D, np.repeat([True, False], [6, 3])])
+    constants = {"c_similar": 0.5, "c_dissimilar": 0.7, "nu": nu}
+    kept = Program(Dense(every), kinds, np.square(every).sum(axis=1), **constants)
+    left = Program(Dense(Z), D, np.square(Z).sum(axis=1), **constants, zero_similar=3, zero_dissimilar=6)
+    found = solved(left, tol=1e-8)
+    value, _ = oracle(kept)
+    assert found.objective == pytest.approx(value, rel=1e-5, abs=1e-6)
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        B = rng.normal(size=(Z.shape[1], 3))
+        B = B @ B.T
+        assert left.primal(B, left.z.spread(B) - left.base)[0] == pytest.approx(
+            kept.primal(B, kept.z.spread(B) - kept.base)[0]
+        )
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,14 @@ class Dense:
             np.einsum("ij,ij->j", B @ Zt, Zt, out=out[part])
         return out
 
+    def product(self, weights: Array, X: Array) -> Array:
+        """Return Σ_t w_t z_t z_t'X.  Cost: 2 N p k multiplications for k columns."""
+        out = np.zeros(X.shape)
+        for part in blocks(self.size, 8 * self.width, BLOCK_BYTES):
+            Zt = self.Z[part].T
+            out += Zt @ (weights[part, None] * (Zt.T @ X))
+        return out
+
     def select(self, index: Array) -> Dense:
         """Return the differences of some of the pairs."""
         return Dense(np.take(self.Z.T, index, axis=1).T)
@@ -130,16 +138,26 @@ class Graph:
 
         Cost: n p² multiplications and 2 N p for the sparse product; a block of memory.
         """
+        degree, W = self._laplacian(weights)
+        out = np.zeros((self.width, self.width))
+        for part in blocks(len(self.Phi), 8 * self.width, BLOCK_BYTES):
+            out += self.Phi[part].T @ (degree[part, None] * self.Phi[part] - W[part] @ self.Phi)
+        return (out + out.T) / 2
+
+    def product(self, weights: Array, X: Array) -> Array:
+        """Return Σ_t w_t z_t z_t'X.  Cost: 2 n p k multiplications for k columns, and 2 N k for the sparse product."""
+        degree, W = self._laplacian(weights)
+        E = self.Phi @ X
+        return np.asarray(self.Phi.T @ (degree[:, None] * E - W @ E))
+
+    def _laplacian(self, weights: Array) -> tuple[Array, Any]:
+        """Return the degrees and the weighted adjacency matrix of the graph."""
         from scipy.sparse import csr_array
 
         n = len(self.Phi)
         degree = np.bincount(self.i, weights, n) + np.bincount(self.j, weights, n)
         ends = np.concatenate([self.i, self.j]), np.concatenate([self.j, self.i])
-        W = csr_array((np.concatenate([weights, weights]), ends), shape=(n, n))
-        out = np.zeros((self.width, self.width))
-        for part in blocks(n, 8 * self.width, BLOCK_BYTES):
-            out += self.Phi[part].T @ (degree[part, None] * self.Phi[part] - W[part] @ self.Phi)
-        return (out + out.T) / 2
+        return degree, csr_array((np.concatenate([weights, weights]), ends), shape=(n, n))
 
     def spread(self, B: Array) -> Array:
         """Return z_t' B z_t for each t.  Cost: n p² and N p multiplications, n p memory."""

@@ -14,11 +14,20 @@ from metricforge.constraints import Labels, Pairs
 from metricforge.errors import InputError
 from metricforge.kernels import Kernel
 from metricforge.problem import Problem
+from metricforge.space import FeatureMap, LearnedKernel
 
 from .differences import Differences, differences
-from .ideal import entry_alignment
+from .ideal import entry_alignment, label_alignment, pair_alignment
 from .program import Program
 from .selection import closest_pairs, pairs_from_labels
+from .subspace import (
+    DENSE_WIDTH,
+    contrast_weights,
+    directions,
+    leading_directions,
+    leading_eigenvectors,
+    subspace_iteration,
+)
 
 if TYPE_CHECKING:
     from .solver import Idealized
@@ -30,6 +39,13 @@ FROM_LABELS = 5
 DEFAULT_C = 1000.0
 """C_S and C_D where none is given, in units of 1 / mean ‖z‖²."""
 
+KEPT_BYTES = 2**26
+"""Features of the rows in pairs up to this size are kept; larger explicit ones are computed in blocks."""
+SAMPLED_PAIRS, SAMPLE_WORK = 10_000, 1e10
+"""Pairs from which directions of features in blocks are computed, and the multiplications that more pairs may cost."""
+ALIGNED_ROWS = 1000
+"""Labelled rows on which the alignment before learning is computed at least, where all of them would take long."""
+
 
 @dataclass(frozen=True, eq=False)
 class Hints:
@@ -39,31 +55,37 @@ class Hints:
     ----------
     rows : (n,) int array
         Their numbers in X.
-    Phi : (n, m) array
-        Their features.
     i, j : (N,) int arrays
         The pairs, counted in ``rows``.
     dissimilar : (N,) bool array
+    Phi : (n, m) array or None
+        The features of the rows; None where they are too large to keep and computed in blocks.
     codes : (n,) int array or None
         The classes of the rows, where the hints were labels.
-    zeros : int
-        How many pairs were dropped because their rows have equal features.
+    zeros : (int, int)
+        How many similar and how many dissimilar pairs are left out because their rows have equal features.
     notes : tuple of str
     """
 
     rows: Array
-    Phi: Array
     i: Array
     j: Array
     dissimilar: Array
+    Phi: Array | None = None
     codes: Array | None = None
-    zeros: int = 0
+    zeros: tuple[int, int] = (0, 0)
     notes: tuple[str, ...] = ()
 
     @property
     def pairs(self) -> Array:
         """The pairs as an (N, 2) array, counted in ``rows``."""
         return np.stack([self.i, self.j], axis=1)
+
+    @property
+    def features(self) -> Array:
+        """The features of the rows, where they are kept."""
+        assert self.Phi is not None
+        return self.Phi
 
     def only(self, keep: Array) -> Hints:
         """Return these hints with some of the pairs."""
@@ -72,20 +94,54 @@ class Hints:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """A program, what it was made of, and the (m, p) basis of the features that its matrices are written in.
+    """A program, and how its matrices relate to the features.
 
-    ``aligned`` is the alignment of a kernel M with the ideal kernel on the pairs; other M are matrices on the features.
+    Attributes
+    ----------
+    hints : Hints
+    program : Program
+    basis : (m, p) array or None
+        Orthonormal columns: a matrix B of the program is basis B basis' on the m features.  None for the identity.
+    coordinates : (n, p) array
+        The features of the rows in this basis.
+    squares : (N,) array
+        ‖z_t‖² on all features.
+    aligned : float
+        The alignment of the metric before learning with the ideal kernel.
+    by_rows : bool
+        Whether that is over all labelled rows; otherwise it is over the entries that pairs determine.
+    restriction : Restriction or None
+        What the program leaves out; None if it is the full program.
     """
 
     hints: Hints
     program: Program
     basis: Array | None
-    aligned: float | None = None
+    coordinates: Array
+    squares: Array
+    aligned: float
+    by_rows: bool
+    restriction: Restriction | None = None
 
     def matrix(self, B: Array) -> Array:
         """Return a matrix of the program as one on the features."""
         full = B if self.basis is None else self.basis @ B @ self.basis.T
         return np.asarray((full + full.T) / 2)
+
+    def kernel(self, map: FeatureMap, B: Array) -> LearnedKernel:
+        """Return the learned kernel of a matrix of the program; a restricted one needs its directions only."""
+        if self.restriction is None:
+            return LearnedKernel(map, self.matrix(B))
+        assert self.basis is not None
+        return LearnedKernel(map.rotated(self.basis), (B + B.T) / 2)
+
+    def alignment(self, B: Array) -> float:
+        """Return the alignment of a matrix of the program with the ideal kernel."""
+        hints = self.hints
+        if self.by_rows:
+            assert hints.codes is not None
+            return label_alignment(self.coordinates, hints.codes, B)[0]
+        return pair_alignment(self.coordinates, hints.i, hints.j, hints.dissimilar, B)[0]
 
 
 def prepare(solver: Idealized, problem: Problem) -> Prepared:
@@ -94,17 +150,29 @@ def prepare(solver: Idealized, problem: Problem) -> Prepared:
     hints = (
         _from_labels(solver, problem, constraint) if isinstance(constraint, Labels) else _from_pairs(solver, problem)
     )
-    hints, z, basis = _nonzero(hints)
-    mean = float(z.squares.mean())
+    written = _in_blocks(problem, hints) if hints.Phi is None else _in_memory(problem, hints)
+    hints = written.hints
+    mean = float(written.squares.mean())
     program = Program(
-        z,
+        written.z,
         hints.dissimilar,
-        _distances_before(solver, problem, hints, z),
+        _distances_before(solver, problem, hints, written.squares),
         c_similar=DEFAULT_C / mean if solver.c_similar is None else float(solver.c_similar),
         c_dissimilar=DEFAULT_C / mean if solver.c_dissimilar is None else float(solver.c_dissimilar),
         nu=float(solver.nu),
+        zero_similar=hints.zeros[0],
+        zero_dissimilar=hints.zeros[1],
     )
-    return Prepared(hints, program, basis, _aligned_before(solver, problem, hints))
+    return Prepared(
+        hints,
+        program,
+        written.basis,
+        written.coordinates,
+        written.squares,
+        _aligned_before(solver, problem, written),
+        by_rows=hints.codes is not None and not isinstance(solver.M, Kernel),
+        restriction=written.restriction,
+    )
 
 
 def _from_labels(solver: Idealized, problem: Problem, labels: Labels) -> Hints:
@@ -119,7 +187,7 @@ def _from_labels(solver: Idealized, problem: Problem, labels: Labels) -> Hints:
     neighbors: Any = FROM_LABELS if solver.neighbors == "auto" else solver.neighbors
     chosen = pairs_from_labels(_embedded(solver, Phi), codes, neighbors, solver.radius, seed=problem.seed)
     note = f"{len(chosen.similar)} similar and {len(chosen.dissimilar)} dissimilar pairs were built from labels"
-    hints = Hints(rows, Phi, *_stacked(chosen.similar, chosen.dissimilar), codes, notes=(note, *chosen.notes))
+    hints = Hints(rows, *_stacked(chosen.similar, chosen.dissimilar), Phi, codes, notes=(note, *chosen.notes))
     return hints if neighbors is not None else _closest(solver, hints, None)
 
 
@@ -131,15 +199,25 @@ def _from_pairs(solver: Idealized, problem: Problem) -> Hints:
             "constraints: Pairs holds no dissimilar pair, and without one the optimum is B = 0; add dissimilar pairs, "
             'or learn from similar ones alone with method="krca"'
         )
-    return _closest(solver, hints_of(problem, pairs), None if solver.neighbors == "auto" else solver.neighbors)
+    neighbors = None if solver.neighbors == "auto" else solver.neighbors
+    every = neighbors is None and solver.radius in ("median", None)
+    plain = solver.M is None or isinstance(solver.M, Kernel)
+    return _closest(solver, hints_of(problem, pairs, blocks=every and plain), neighbors)
 
 
-def hints_of(problem: Problem, pairs: Pairs) -> Hints:
-    """Return pairs over the rows that occur in them, with the features of those rows."""
+def hints_of(problem: Problem, pairs: Pairs, *, blocks: bool = False) -> Hints:
+    """Return pairs over the rows that occur in them, with the features of those rows.
+
+    With ``blocks``, features that are many, and of which the program takes a part, are left out.
+    """
     rows, place = np.unique(np.concatenate([pairs.similar, pairs.dissimilar]), return_inverse=True)
     similar, dissimilar = np.split(place.reshape(-1, 2), [len(pairs.similar)])
-    Phi = problem.space.map.of_rows(problem.rows, rows, copies=2)
-    return Hints(rows, Phi, *_stacked(similar, dissimilar))
+    hints = Hints(rows, *_stacked(similar, dissimilar))
+    map, m = problem.space.map, problem.space.map.columns
+    kept = 8 * len(rows) * m <= KEPT_BYTES or _rows.is_dask(problem.rows) or map.landmarks is not None
+    if blocks and not kept and problem.space.automatic and directions(len(hints.i), min(m, len(rows))) < m:
+        return hints
+    return replace(hints, Phi=map.of_rows(problem.rows, rows, copies=2))
 
 
 def _closest(solver: Idealized, hints: Hints, neighbors: Any) -> Hints:
@@ -147,55 +225,186 @@ def _closest(solver: Idealized, hints: Hints, neighbors: Any) -> Hints:
     radius = None if neighbors is None and solver.radius == "median" else solver.radius
     if neighbors is None and radius is None:
         return hints
-    distance = np.sqrt(differences(_embedded(solver, hints.Phi), hints.i, hints.j).squares)
+    distance = np.sqrt(differences(_embedded(solver, hints.features), hints.i, hints.j).squares)
     keep, notes = closest_pairs(hints.pairs, hints.dissimilar, distance, neighbors, radius)
     note = f"{np.count_nonzero(~keep)} of {len(keep)} pairs were left out by neighbors and radius"
     return replace(hints.only(keep), notes=(*hints.notes, note, *notes))
 
 
-def _nonzero(hints: Hints) -> tuple[Hints, Differences, Array | None]:
-    """Return the pairs that are no zeros, their differences, and the basis of the features that these are written in.
+# ----------------------------------------------------------------------------------- the differences, in some basis
 
-    Rows are taken from their mean first, so that a large offset costs no digits.  Where there are fewer of them than
-    features, their span is all that B can live on: differences come in a basis of it (None otherwise).  A difference
-    that is zero to rounding has no distance that a metric could change.
+
+@dataclass(frozen=True, eq=False)
+class Restriction:
+    """What a program leaves out that is restricted to some directions of the features.
+
+    Attributes
+    ----------
+    features : int
+        The number of directions that the features span.
+    directions : int
+        The number of those that the program has.
+    left_out : float
+        The share of Σ ‖z_t‖² in the others.
+    full : Differences or None
+        The differences in all directions, where they are kept.
     """
-    Phi = hints.Phi - hints.Phi.mean(axis=0)
+
+    features: int
+    directions: int
+    left_out: float
+    full: Differences | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class _Written:
+    """Pairs whose differences are not zero, written in a basis; the fields are those of `Prepared`.
+
+    ``inner`` are k(x_i, x_i) of the rows and k(x_i, x_j) of the pairs.
+    """
+
+    hints: Hints
+    z: Differences
+    basis: Array | None
+    coordinates: Array
+    squares: Array
+    inner: tuple[Array, Array]
+    restriction: Restriction | None
+
+
+def _in_memory(problem: Problem, hints: Hints) -> _Written:
+    """Write differences of features that are kept.
+
+    Rows are centred first, so that a large offset costs no digits.  Where there are fewer rows than features, their
+    span is all that B can live on, and they are written in a basis of it.
+    """
+    raw = hints.features
+    Phi = raw - raw.mean(axis=0)
     basis = None
     if Phi.shape[0] <= Phi.shape[1]:
         basis = np.linalg.qr(Phi.T)[0]  # (m, n)
         Phi = Phi @ basis
     z = differences(Phi, hints.i, hints.j)
-    keep = z.squares > 1e-24 * z.squares.max(initial=0.0)
+    hints, kept = _nonzero(hints, z.squares)
+    z = z if kept is None else z.select(kept)
+    restriction = None
+    squares = z.squares
+    r = directions(z.size, z.width) if problem.space.automatic else z.width
+    if r < z.width:
+        V = leading_directions(z, hints.dissimilar, r, problem.seed)
+        full, z = z, differences(Phi @ V, hints.i, hints.j)
+        basis = V if basis is None else basis @ V
+        restriction = Restriction(full.width, r, _left_out(z, squares), full)
+    coordinates = raw if basis is None else raw @ basis
+    return _Written(hints, z, basis, coordinates, squares, _inner(raw, hints), restriction)
+
+
+def _in_blocks(problem: Problem, hints: Hints) -> _Written:
+    """Write differences of wide explicit features, of which only blocks of rows are ever computed.
+
+    Memory: a sample of the pairs in float32, the rows and the pairs in r coordinates.
+    """
+    map, rows, N = problem.space.map, problem.rows, len(hints.i)
+    squares, k = np.empty(N), np.empty(N)
+    for part in _rows.wide_blocks(N, map.columns):
+        first, second = (map.block(rows[hints.rows[end[part]]]) for end in (hints.i, hints.j))
+        np.einsum("ij,ij->i", first, second, out=k[part])
+        first -= second
+        np.einsum("ij,ij->i", first, first, out=squares[part])
+    hints, kept = _nonzero(hints, squares)
+    if kept is not None:
+        squares, k = squares[kept], k[kept]
+    width = min(map.columns, len(hints.rows))
+    r = directions(len(hints.i), width)
+    V = _sampled_directions(problem, hints, r)
+    own = np.empty(len(hints.rows))
+    coordinates = np.empty((len(own), r))
+    for part in _rows.wide_blocks(len(own), map.columns):
+        features = map.block(rows[hints.rows[part]])
+        np.einsum("ij,ij->i", features, features, out=own[part])
+        np.matmul(features, V, out=coordinates[part])
+    z = differences(coordinates - coordinates.mean(axis=0), hints.i, hints.j)
+    restriction = Restriction(width, r, _left_out(z, squares))
+    return _Written(hints, z, V, coordinates, squares, (own, k), restriction)
+
+
+def _sampled_directions(problem: Problem, hints: Hints, r: int) -> Array:
+    """Return the directions that a sample of the pairs gives, in float32, which is enough for a choice."""
+    map, rows = problem.space.map, problem.rows
+    m = map.columns
+    size = int(SAMPLE_WORK / m**2) if m <= DENSE_WIDTH else 0
+    chosen = _rows.draw(len(hints.i), max(SAMPLED_PAIRS, size), problem.seed)
+    _rows.check_memory(8 * len(chosen) * m, f"a sample of {len(chosen)} differences of {m} features", "lower the rank")
+    Z = np.empty((len(chosen), m), dtype=np.float32)
+    for part in _rows.wide_blocks(len(chosen), m):
+        t = chosen[part]
+        Z[part] = map.block(rows[hints.rows[hints.i[t]]]) - map.block(rows[hints.rows[hints.j[t]]])
+    Z /= np.float32(np.abs(Z).max())  # squares of float32 overflow soon
+    weights = contrast_weights(hints.dissimilar[chosen]).astype(np.float32)[:, None]
+    if m <= DENSE_WIDTH:
+        return leading_eigenvectors(Z.T @ (weights * Z), r)
+    return subspace_iteration(lambda X: Z.T @ (weights * (Z @ X)), m, r, problem.seed)
+
+
+def _nonzero(hints: Hints, squares: Array) -> tuple[Hints, Array | None]:
+    """Return the pairs that are no zeros, and their numbers (None for all).
+
+    A difference that is zero to rounding has no distance that a metric could change.
+    """
+    keep = squares > 1e-24 * squares.max(initial=0.0)
     if not (keep & hints.dissimilar).any():
         raise InputError(
             "constraints: every dissimilar pair joins rows with equal features, which no metric can tell apart; "
             "give other pairs, or a kernel that tells these rows apart"
         )
     if keep.all():
-        return hints, z, basis
-    return replace(hints.only(keep), zeros=int(np.count_nonzero(~keep))), z.select(np.flatnonzero(keep)), basis
+        return hints, None
+    zeros = int(np.count_nonzero(~keep & ~hints.dissimilar)), int(np.count_nonzero(~keep & hints.dissimilar))
+    return replace(hints.only(keep), zeros=zeros), np.flatnonzero(keep)
 
 
-def _distances_before(solver: Idealized, problem: Problem, hints: Hints, z: Differences) -> Array:
+def _left_out(z: Differences, squares: Array) -> float:
+    return max(0.0, 1 - float(z.squares.sum() / squares.sum()))
+
+
+def _inner(Phi: Array, hints: Hints) -> tuple[Array, Array]:
+    k = np.empty(len(hints.i))
+    for part in _rows.wide_blocks(len(k), Phi.shape[1]):
+        np.einsum("ij,ij->i", Phi[hints.i[part]], Phi[hints.j[part]], out=k[part])
+    return np.einsum("ij,ij->i", Phi, Phi), k
+
+
+# ---------------------------------------------------------------------------------------- the metric before learning
+
+
+def _distances_before(solver: Idealized, problem: Problem, hints: Hints, squares: Array) -> Array:
     """Return d_t² under M."""
     if solver.M is None:
-        return z.squares
+        return squares
     if isinstance(solver.M, Kernel):
         kernel = _base_kernel(solver.M, problem)
         base = _rows.map_relations(kernel.paired_squared_distance, _rows.take(problem.rows, hints.rows), hints.pairs)
     else:
-        base = differences(_embedded(solver, hints.Phi), hints.i, hints.j).squares
+        base = differences(_embedded(solver, hints.features), hints.i, hints.j).squares
     if not base.max() > 0:
         raise InputError("M gives every pair the distance 0; give a metric that tells the rows of the pairs apart")
     return base
 
 
-def _aligned_before(solver: Idealized, problem: Problem, hints: Hints) -> float | None:
-    if not isinstance(solver.M, Kernel):
-        return None
-    X, kernel = _rows.take(problem.rows, hints.rows), _base_kernel(solver.M, problem)
-    return entry_alignment(kernel.diag(X), _rows.map_relations(kernel.paired, X, hints.pairs), hints.dissimilar)
+def _aligned_before(solver: Idealized, problem: Problem, written: _Written) -> float:
+    """Return the alignment of M with the ideal kernel: of all rows for labels, else of the pairs."""
+    hints, M = written.hints, solver.M
+    if isinstance(M, Kernel):
+        X, kernel = _rows.take(problem.rows, hints.rows), _base_kernel(M, problem)
+        return entry_alignment(kernel.diag(X), _rows.map_relations(kernel.paired, X, hints.pairs), hints.dissimilar)
+    if hints.codes is not None:
+        Phi = hints.features
+        sample = _rows.draw(len(Phi), max(ALIGNED_ROWS, int(SAMPLE_WORK / Phi.shape[1] ** 2)), problem.seed)
+        some = Phi if len(sample) == len(Phi) else Phi[sample]
+        return label_alignment(some, hints.codes[sample], np.eye(Phi.shape[1]) if M is None else M)[0]
+    if M is None:
+        return entry_alignment(*written.inner, hints.dissimilar)
+    return pair_alignment(hints.features, hints.i, hints.j, hints.dissimilar, M)[0]
 
 
 def _base_kernel(M: Kernel, problem: Problem) -> Kernel:

@@ -39,6 +39,9 @@ class Program:
         d_t² = z_t'Mz_t, the squared distances before learning.
     c_similar, c_dissimilar, nu : float
         C_S, C_D and ν.
+    zero_similar, zero_dissimilar : int
+        How many more pairs have a difference of zero.  They count in N_S and N_D.  No B changes them: a similar one
+        costs nothing, a dissimilar one violates any margin, at (C_D / N_D) γ.
     """
 
     z: Differences
@@ -47,10 +50,12 @@ class Program:
     c_similar: float
     c_dissimilar: float
     nu: float
+    zero_similar: int = 0
+    zero_dissimilar: int = 0
 
     @property
     def size(self) -> int:
-        """The number of pairs."""
+        """The number of pairs with a difference."""
         return len(self.base)
 
     @cached_property
@@ -66,13 +71,22 @@ class Program:
     @cached_property
     def cap(self) -> Array:
         """The upper bounds of eq. (16)."""
-        n_similar = max(self.size - len(self.apart), 1)
-        return np.where(self.dissimilar, self.c_dissimilar / len(self.apart), self.c_similar / n_similar)
+        return np.where(self.dissimilar, self.c_dissimilar / self.n_dissimilar, self.c_similar / max(self.n_similar, 1))
+
+    @property
+    def n_similar(self) -> int:
+        """N_S."""
+        return self.size - len(self.apart) + self.zero_similar
+
+    @property
+    def n_dissimilar(self) -> int:
+        """N_D."""
+        return len(self.apart) + self.zero_dissimilar
 
     @property
     def need(self) -> float:
-        """ν C_D, the right-hand side of eq. (15)."""
-        return self.nu * self.c_dissimilar
+        """ν C_D, the right-hand side of eq. (15), minus the multipliers of dissimilar pairs without a difference."""
+        return max(0.0, self.nu - self.zero_dissimilar / self.n_dissimilar) * self.c_dissimilar
 
     def sample(self, size: int, rng: np.random.Generator) -> Program:
         """Return the program of a random part of the pairs, similar and dissimilar in the same proportion."""
@@ -80,14 +94,21 @@ class Program:
         S = np.flatnonzero(~self.dissimilar)
         parts = [rng.choice(side, round(share * len(side)), replace=False) for side in (S, self.apart)]
         chosen = np.sort(np.concatenate(parts))
-        return replace(self, z=self.z.select(chosen), dissimilar=self.dissimilar[chosen], base=self.base[chosen])
+        return replace(
+            self,
+            z=self.z.select(chosen),
+            dissimilar=self.dissimilar[chosen],
+            base=self.base[chosen],
+            zero_similar=round(share * self.zero_similar),
+            zero_dissimilar=round(share * self.zero_dissimilar),
+        )
 
     # -- values ------------------------------------------------------------------------------------------------------
 
     def margin(self, change: Array) -> float:
         """Return the best γ for the changes z_t'Bz_t − d_t²: their ν-quantile on D, or 0 where that is negative."""
-        k = int(np.ceil(self.nu * len(self.apart) * (1 - 1e-12)))
-        return max(0.0, float(np.partition(change[self.apart], k - 1)[k - 1])) if k else 0.0
+        k = int(np.ceil(self.nu * self.n_dissimilar * (1 - 1e-12))) - self.zero_dissimilar
+        return max(0.0, float(np.partition(change[self.apart], k - 1)[k - 1])) if k > 0 else 0.0
 
     def primal(self, B: Array, change: Array) -> tuple[float, float]:
         """Return the primal value at B with the best γ and ξ, and that γ."""
@@ -100,6 +121,14 @@ class Program:
         """Return the dual value at a feasible α with ‖B(α)₊‖² = norm."""
         return float((self.sign * self.base) @ alpha - norm / 2)
 
+    def scaled_dual(self, alpha: Array, norm: float) -> float:
+        """Return the largest dual value at a feasible multiple of a feasible α with ‖B(α)₊‖² = norm."""
+        total = float(alpha[self.apart].sum())
+        least = min(1.0, self.need / total) if total > 0 else 1.0
+        linear = float((self.sign * self.base) @ alpha)
+        best = min(1.0, max(least, linear / norm)) if norm > 0 else 1.0
+        return best * linear - best**2 * norm / 2
+
     # -- the feasible set of the dual --------------------------------------------------------------------------------
 
     def feasible(self, x: Array, weight: Array, guess: float = 0.0) -> tuple[Array, float]:
@@ -111,7 +140,7 @@ class Program:
         alpha = np.clip(x, 0, self.cap)
         if alpha[self.apart].sum() >= self.need:
             return alpha, 0.0
-        x, weight, cap = x[self.apart], weight[self.apart], self.c_dissimilar / len(self.apart)
+        x, weight, cap = x[self.apart], weight[self.apart], self.c_dissimilar / self.n_dissimilar
         low, high = 0.0, float(((cap - x) / weight).max())
         gamma = guess if low < guess < high else 0.0
         for _ in range(200):

@@ -289,8 +289,11 @@ class _Newton:
         p = len(self.T)
         aim = CG_ACCURACY * _norm(R)
         if p * (p + 1) // 2 <= ASSEMBLED:
+            X, R = self._conjugate(R, aim, self._divide, self._cheap_steps(p * (p + 1) // 2))
+            if _norm(R) <= aim:
+                return X
             divide, exact = self._by_features()
-            return divide(R) if exact else self._conjugate(R, aim, divide, CG_STEPS)[0]
+            return X + (divide(R) if exact else self._conjugate(R, aim, divide, CG_STEPS)[0])
         few = self.Y.size <= min(FEW, FEW_PER_FEATURE * p)
         X, R = self._conjugate(R, aim, self._divide, PATIENCE if few else CG_STEPS)
         return X + self._conjugate(R, aim, self._by_pairs(), CG_STEPS)[0] if few and _norm(R) > aim else X
@@ -321,6 +324,12 @@ class _Newton:
 
     def _divide(self, R: Array) -> Array:
         return np.asarray(R / self.T)
+
+    def _cheap_steps(self, q: int) -> int:
+        """Return how many steps of conjugate gradients cost as much as forming and factoring the q × q matrix."""
+        size = max(self.Y.size, 1)
+        assembled = min(size, ROWS_PER_COLUMN * q) * q**2 / 2 + q**3 / 3
+        return min(CG_STEPS, int(assembled / (4 * size * len(self.T) ** 2)))
 
     def _by_features(self) -> tuple[Callable[[Array], Array], bool]:
         """Return division by the q × q matrix in svec coordinates, of all pairs or of a part, and whether of all."""

@@ -20,17 +20,17 @@ from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import Kernel, Linear
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import ComparedByContent
-from metricforge.space import LearnedKernel
 
 from . import proximal
-from .hints import Prepared, prepare
-from .ideal import label_alignment, pair_alignment
+from .hints import Prepared, Restriction, prepare
 from .selection import check_selection
 from .unprojected import Unprojected
 
 Array = NDArray[Any]
 
 PSD = ("exact", "project", "paper")
+FULL_GAP_WORK = 3e9
+"""Multiplications that the gap to the full program may cost."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +65,7 @@ class Idealized(ComparedByContent, Solver):
     M : PSD matrix or Kernel, optional
         The metric before learning, which gives the d_t²: a matrix on the features, or another kernel on the rows;
         default the kernel's own metric, the identity on its features.
-    tol : float > 0, default=1e-6
+    tol : float > 0, default=1e-3
         Stop when gap <= tol · max(|objective|, ½‖B‖²).
     max_iter : int, default=1000
         Newton steps at the most.
@@ -90,7 +90,7 @@ class Idealized(ComparedByContent, Solver):
     neighbors: int | str | None = "auto"
     radius: float | str | None = "median"
     M: Any = None
-    tol: float = 1e-6
+    tol: float = 1e-3
     max_iter: int = 1000
 
     def __post_init__(self) -> None:
@@ -123,7 +123,7 @@ class Idealized(ComparedByContent, Solver):
             )
             warnings.warn(message, ConvergenceWarning, stacklevel=4)
         B = _psd.project(optimum.B) if self.psd == "project" else optimum.B
-        learned = LearnedKernel(problem.space.map, prepared.matrix(B))
+        learned = prepared.kernel(problem.space.map, B)
         outcome, notes = self._outcome(prepared, optimum, B)
         return Solution(
             Unprojected(learned) if self.psd == "paper" and _indefinite(B) else learned,
@@ -133,7 +133,7 @@ class Idealized(ComparedByContent, Solver):
                 "gap",
                 optimum.gap,
                 optimum.scale,
-                "" if self.psd == "exact" else "duality gap of the program without B ⪰ 0",
+                _definition(prepared, exact=self.psd == "exact"),
             ),
             n_iter=optimum.n_iter,
             trace=optimum.trace,
@@ -154,30 +154,35 @@ class Idealized(ComparedByContent, Solver):
             "relative_gap": optimum.gap / optimum.scale if optimum.scale > 0 else 0.0,
             "learned": learned,
             "change": change,
-            **self._alignments(prepared, prepared.matrix(B)),
+            "alignment_before": prepared.aligned,
+            "alignment_after": prepared.alignment(B),
             "nu": program.nu,
             "c_similar": program.c_similar,
             "c_dissimilar": program.c_dissimilar,
-            "mean_squared_difference": float(program.z.squares.mean()),
-            "similar_pairs": int(S.sum()),
-            "dissimilar_pairs": int(D.sum()),
-            "zero_pairs": hints.zeros,
+            "mean_squared_difference": float(prepared.squares.mean()),
+            "similar_pairs": program.n_similar,
+            "dissimilar_pairs": program.n_dissimilar,
+            "zero_pairs": sum(hints.zeros),
             "support_similar": int((support & S).sum()),
             "support_dissimilar": int((support & D).sum()),
             "errors_similar": int((error & S).sum()),
             "errors_dissimilar": int((error & D).sum()),
-            "support_share": float((support & D).sum() / D.sum()),
-            "error_share": float((error & D).sum() / D.sum()),
+            "support_share": float(((support & D).sum() + hints.zeros[1]) / program.n_dissimilar),
+            "error_share": float(((error & D).sum() + hints.zeros[1]) / program.n_dissimilar),
             "support": hints.rows[np.stack([hints.i[support], hints.j[support]], axis=1)],
             "multipliers": program.sign[support] * optimum.alpha[support],
             "learned_rank": int((np.linalg.eigvalsh(B) > 1e-9 * max(w[-1], 0.0)).sum()),
         }
         notes = []
-        if hints.zeros:
-            notes.append(f"{hints.zeros} pair(s) join rows with equal features and were dropped")
+        if prepared.restriction is not None:
+            outcome |= self._restricted(prepared, prepared.restriction, optimum)
+            notes.append(_restriction_note(outcome))
+        if sum(hints.zeros):
+            notes.append(f"{sum(hints.zeros)} pair(s) join rows with equal features, which no metric can tell apart")
         if not learned:
+            before = "the one before learning" if prepared.restriction is None else "the projection alone"
             notes.append(
-                "nothing was learned: the metric is the one before learning, because c_similar = "
+                f"nothing was learned: the metric is {before}, because c_similar = "
                 f"{program.c_similar:.3g} and c_dissimilar = {program.c_dissimilar:.3g} are wide enough to reach it; "
                 "try a tenth of both, then less, or a larger nu, or let metricforge_plugins.idealized.tune choose"
             )
@@ -191,18 +196,26 @@ class Idealized(ComparedByContent, Solver):
                 notes.append(f"{negative} pair(s) have a negative squared distance under B, which counts as 0")
         return outcome, tuple(notes)
 
-    def _alignments(self, prepared: Prepared, W: Array) -> dict[str, float]:
-        """Return the alignment with the ideal kernel before and after: of all rows for labels, else of the pairs."""
-        hints, M = prepared.hints, self.M
-        if prepared.aligned is not None:
-            (after,) = pair_alignment(hints.Phi, hints.i, hints.j, hints.dissimilar, W)
-            return {"alignment_before": prepared.aligned, "alignment_after": after}
-        metrics = np.eye(len(W)) if M is None else M, W
-        if hints.codes is not None:
-            before, after = label_alignment(hints.Phi, hints.codes, *metrics)
-        else:
-            before, after = pair_alignment(hints.Phi, hints.i, hints.j, hints.dissimilar, *metrics)
-        return {"alignment_before": before, "alignment_after": after}
+    def _restricted(
+        self, prepared: Prepared, restriction: Restriction, optimum: proximal.Optimum
+    ) -> dict[str, float | int | None]:
+        """Return what the program leaves out, and the gap to the full program where that is cheap.
+
+        The B of the restricted program is feasible in the full one, and so are its multipliers.
+        """
+        program, full = prepared.program, restriction.full
+        gap = None
+        if full is not None and (full.size + 10 * full.width) * full.width**2 <= FULL_GAP_WORK:
+            G = full.gather(program.sign * optimum.alpha)
+            norm = float(np.square(np.maximum(np.linalg.eigvalsh(G), 0) if self.psd == "exact" else G).sum())
+            gap = (optimum.objective - program.scaled_dual(optimum.alpha, norm)) / optimum.scale
+        return {
+            "components": restriction.directions,
+            "features": restriction.features,
+            "energy_left_out": restriction.left_out,
+            "alignment_projected": prepared.alignment(np.eye(restriction.directions)),
+            "full_gap": gap,
+        }
 
     def _learned(self, prepared: Prepared, optimum: proximal.Optimum) -> tuple[float, bool]:
         """Return how far B is from M, relative to M, and whether that is more than the certificate leaves open.
@@ -226,6 +239,26 @@ class Idealized(ComparedByContent, Solver):
         return change / size, not (optimum.converged and change <= max(self.tol * size, reach))
 
 
+def _definition(prepared: Prepared, *, exact: bool) -> str:
+    """Return what the certificate is about, where that is not the full program with B ⪰ 0."""
+    if exact and prepared.restriction is None:
+        return ""
+    where = [] if exact else ["without B ⪰ 0"]
+    if prepared.restriction is not None:
+        where.append(f"restricted to {prepared.restriction.directions} of {prepared.restriction.features} directions")
+    return f"duality gap of the program {' and '.join(where)}"
+
+
+def _restriction_note(outcome: dict[str, Any]) -> str:
+    gap, lost = outcome["full_gap"], 100 * outcome["energy_left_out"]
+    full = "" if gap is None else f", and its objective is within {100 * gap:.2g} % of the optimum of the full program"
+    return (
+        f"the program was restricted to {outcome['components']} of {outcome['features']} directions of the features, "
+        f"those in which dissimilar pairs differ most from similar ones; they leave out {lost:.2g} % of ‖z‖²{full}; "
+        'rank="exact" solves the full program'
+    )
+
+
 def _indefinite(B: Array) -> bool:
     w = np.linalg.eigvalsh(B)
     return bool(w[0] < -1e-12 * max(abs(w[0]), abs(w[-1])))
@@ -246,4 +279,4 @@ def _as_metric(M: Any) -> Array:
     return A
 
 
-METHOD = Method(constraint=Pairs, kernel=Linear(), solver=Idealized(), order=1)
+METHOD = Method(constraint=Pairs, kernel=Linear(), solver=Idealized(), order=1, explicit_columns=10_000)

@@ -21,7 +21,6 @@ from metricforge.rows import count, draw
 from . import proximal
 from .differences import differences
 from .hints import Hints, Prepared, hints_of, prepare
-from .ideal import label_alignment, pair_alignment
 from .solver import Idealized
 
 Array = NDArray[Any]
@@ -140,17 +139,13 @@ def tune(
 def _trial(
     prepared: Prepared, solver: Idealized, score: _Labelled | _HeldOut, C: float, ratio: float, nu: float, seed: int
 ) -> Trial:
-    C = C / float(prepared.program.z.squares.mean())
+    C = C / float(prepared.squares.mean())
     options = replace(solver, c_dissimilar=C, c_similar=C * ratio, nu=nu)
     program = replace(prepared.program, c_dissimilar=C, c_similar=C * ratio, nu=nu)
     exact = solver.psd == "exact"
     optimum = proximal.solve(program, psd=exact, tol=max(solver.tol, ROUGH), max_iter=solver.max_iter, seed=seed)
-    W = prepared.matrix(optimum.B if exact else psd.project(optimum.B))
-    hints = prepared.hints
-    if hints.codes is not None:
-        aligned = label_alignment(hints.Phi, hints.codes, W)[0]
-    else:
-        aligned = pair_alignment(hints.Phi, hints.i, hints.j, hints.dissimilar, W)[0]
+    B = optimum.B if exact else psd.project(optimum.B)
+    W, aligned = prepared.matrix(B), prepared.alignment(B)
     check_finite(W, options, "W")
     trial = Trial(options, score(W), aligned, bool(np.abs(optimum.change).max() > 1e-3 * program.base.mean()))
     _log.info("c_dissimilar %.3g, c_similar %.3g, nu %.2g: score %.4f", C, C * ratio, nu, trial.score)
@@ -163,7 +158,7 @@ class _Labelled:
     def __init__(self, prepared: Prepared, seed: int) -> None:
         hints = prepared.hints
         assert hints.codes is not None
-        self.Phi, self.codes = hints.Phi, hints.codes
+        self.Phi, self.codes = hints.features, hints.codes
         self.queries = draw(len(self.codes), SCORED_ROWS, seed)
 
     def __call__(self, W: Array) -> float:
@@ -178,7 +173,7 @@ class _HeldOut:
     """1 − AUC: the share of couples of held-out pairs of which the dissimilar one is closer than the similar one."""
 
     def __init__(self, judged: Hints) -> None:
-        self.z = differences(judged.Phi - judged.Phi.mean(axis=0), judged.i, judged.j)
+        self.z = differences(judged.features - judged.features.mean(axis=0), judged.i, judged.j)
         self.dissimilar = judged.dissimilar
 
     def __call__(self, W: Array) -> float:

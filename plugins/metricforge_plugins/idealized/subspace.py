@@ -1,0 +1,81 @@
+"""Which directions of wide features the program is solved in, and how many of them a solve can afford.
+
+With ``rank="auto"`` and too many features, B is restricted to B = VCV' with r orthonormal columns V.  This is the
+program of the paper under one more constraint, so that its optimum is an upper bound on that of the full program.  The
+distances d_t² before learning remain those of all features.
+
+V are the leading eigenvectors of mean_D zz' − mean_S zz', which is B(α) at equal multipliers: directions along which
+dissimilar pairs differ and similar pairs do not.  Directions of large variance alone (PCA) can miss all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from metricforge.space import affordable
+
+from .differences import Differences
+
+Array = NDArray[Any]
+
+SOLVE_SECONDS = 1.0
+"""Forecast CPU seconds of the solve that the number of directions is chosen for."""
+MOST_DIRECTIONS = 100
+"""Directions at the most: beyond, the test error did not fall on any set that was tried."""
+DENSE_WIDTH = 1000
+"""Up to this many features the difference of the second moments is formed; beyond, it is only multiplied with."""
+OVERSAMPLED, MORE, POWER_STEPS = 2, 20, 2
+"""The subspace iteration has 2 r + 20 columns, some for eigenvalues below zero, and two steps after the first."""
+
+
+def solve_seconds(pairs: int, width: int) -> float:
+    """Return the forecast CPU seconds of a solve to the default tolerance; see docs/scaling.md."""
+    return 0.03 + 1e-9 * (4 * pairs * width**2 + 300 * width**3)
+
+
+def directions(pairs: int, width: int) -> int:
+    """Return how many of the ``width`` directions of the features a solve can afford; all of them if it can."""
+    if solve_seconds(pairs, width) <= SOLVE_SECONDS:
+        return width
+    most = min(MOST_DIRECTIONS, width)
+    return affordable(lambda r: solve_seconds(pairs, r), 1, most, SOLVE_SECONDS)
+
+
+def contrast_weights(dissimilar: Array) -> Array:
+    """Return w_t with Σ w_t z_t z_t' = mean_D zz' − mean_S zz'."""
+    n_dissimilar = max(int(np.count_nonzero(dissimilar)), 1)
+    n_similar = max(len(dissimilar) - n_dissimilar, 1)
+    return np.where(dissimilar, 1 / n_dissimilar, -1 / n_similar)
+
+
+def leading_directions(z: Differences, dissimilar: Array, r: int, seed: int) -> Array:
+    """Return the r leading eigenvectors of mean_D zz' − mean_S zz', (p, r).
+
+    Cost: N p² + p³ up to 1000 features; beyond, 2 r (N + p) p for each of four products.
+    """
+    weights = contrast_weights(dissimilar)
+    if z.width <= DENSE_WIDTH:
+        return leading_eigenvectors(z.gather(weights), r)
+    return subspace_iteration(lambda X: z.product(weights, X), z.width, r, seed)
+
+
+def leading_eigenvectors(G: Array, r: int) -> Array:
+    """Return the eigenvectors of the r largest eigenvalues, largest first."""
+    from scipy.linalg import eigh
+
+    p = len(G)
+    return np.asarray(eigh(G, subset_by_index=[p - r, p - 1])[1][:, ::-1], dtype=np.float64)
+
+
+def subspace_iteration(product: Callable[[Array], Array], p: int, r: int, seed: int) -> Array:
+    """Return approximate eigenvectors of the r largest eigenvalues of a symmetric operator on p coordinates."""
+    k = min(p, OVERSAMPLED * r + MORE)
+    X = np.random.default_rng(seed).standard_normal((p, k)).astype(np.float32)
+    for _ in range(POWER_STEPS + 1):
+        X = np.linalg.qr(product(X))[0]
+    H = X.T @ product(X)
+    return np.asarray(np.linalg.qr(X @ leading_eigenvectors((H + H.T) / 2, r))[0], dtype=np.float64)
