@@ -276,10 +276,11 @@ def test_importing_costs_at_most_twice_numpy():
 
 def test_public_names_exist_and_are_typed_alike():
     import metricforge as mf
+    from metricforge.registry import registry
 
     for name in mf.__all__:
         assert getattr(mf, name) is not None
-    assert set(dir(mf)) == set(mf.__all__)
+    assert set(dir(mf)) == {*mf.__all__, *(entry.name for entry in registry.entries("namespace"))}
     with pytest.raises(AttributeError, match="no attribute 'lern'"):
         _ = mf.lern
     tree = ast.parse((CORE / "__init__.py").read_text())

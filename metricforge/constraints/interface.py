@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast, overload
 
@@ -83,6 +83,8 @@ class Constraint(ComparedByContent, ABC):
     per_row : bool
         Whether the table has one line per row of X (the option then also accepts a column of the data) instead of one
         line per relation.
+    own_format : bool
+        Whether `from_file` reads files of a format of its own, instead of `from_table` a table.
     """
 
     n: int
@@ -94,6 +96,7 @@ class Constraint(ComparedByContent, ABC):
     table_columns: ClassVar[tuple[str, ...]] = ()
     optional_columns: ClassVar[tuple[str, ...]] = ()
     per_row: ClassVar[bool] = False
+    own_format: ClassVar[bool] = False
 
     # -- size and slicing ----------------------------------------------------------------------------------------
 
@@ -279,6 +282,14 @@ class Constraint(ComparedByContent, ABC):
         if len(cls.index_fields) != 1:
             raise InputError(f"{cls.__name__} cannot be read from a table: it does not define from_table(columns, n)")
         return cls(**{cls.index_fields[0]: row_numbers(columns, cls.table_columns), "n": n})
+
+    @classmethod
+    def from_file(cls, path: str, n: int, column: Callable[[str], Array]) -> Constraint:
+        """Read a file of the kind's own format over ``n`` rows; called if ``own_format`` is set.
+
+        ``column(name)`` returns a column of the data, for files that name rows by the values of a column.
+        """
+        raise InputError(f"{cls.__name__} cannot be read from a file: it does not define from_file(path, n, column)")
 
     # -- clustering and pictures ---------------------------------------------------------------------------------
 

@@ -6,15 +6,21 @@ import logging
 import re
 from argparse import ArgumentParser
 from collections.abc import Mapping
+from typing import Any
 
+from numpy.typing import NDArray
+
+from ..checks import nearest
 from ..constraints import Constraint
 from ..errors import InputError
-from ..files.formats import is_table, read_column
+from ..files.formats import all_columns, existing, is_table, read_column
 from ..files.preparing import read_prepared
 from ..files.relations import read_relations
 from ..files.table import Table
 from ..registry import Entry, registry
 from .settings import Run, option_names
+
+Array = NDArray[Any]
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +70,16 @@ def add_flags(parser: ArgumentParser) -> None:
         group.add_argument(f"--{flag}", metavar=metavar, help=kind.flag_help.replace("%", "%%"))
 
 
+def _column(data: str, name: str) -> Array:
+    """Return a column of the data by name."""
+    columns = all_columns(existing(data))
+    if name not in columns:
+        raise InputError(
+            f"{data!r} has no column {name!r}, by which the hint names rows; {nearest(name, list(columns))}"
+        )
+    return columns[name]
+
+
 def read_hint(run: Run, kinds: Kinds) -> tuple[Table, Constraint]:
     """Read the rows of a run and its hint."""
     kind, source = kinds[run.flag], run.hint
@@ -80,6 +96,8 @@ def read_hint(run: Run, kinds: Kinds) -> tuple[Table, Constraint]:
 def _from_file(run: Run, kind: type[Constraint], n: int) -> Constraint:
     """Read the hint of a run about the n rows of its file."""
     source = run.hint
+    if kind.own_format:
+        return kind.from_file(source, n, lambda name: _column(run.data, name))
     if not kind.per_row or len(kind.table_columns) > 1:
         return read_relations(source, kind, n)
     values = read_column(source)

@@ -15,7 +15,7 @@ def arguments(parser: ArgumentParser) -> None:
     add("--question", choices=["pair", "lineup", "triplet"], default="pair", help="what is asked (default: pair)")
     add("--random", action="store_true", help="ask about random pairs, as a control")
     add("--id", metavar="COLUMN", help="a column that names the rows; answers then survive changes of the table")
-    add("--show", metavar="COLUMNS", help="the columns on the cards, with commas (default: all)")
+    add("--show", metavar="COLUMNS", help="the columns on the cards, with commas (default: those learned from)")
     add("--text", metavar="COLUMN", help="a column of text, shown with the words that differ marked")
     add("--image", metavar="COLUMN", help="a column with names of pictures")
     add("--image-root", metavar="FOLDER", default=".", help="the folder of the pictures (default: this one)")

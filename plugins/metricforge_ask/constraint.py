@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -26,13 +25,14 @@ class Answers(Pairs):
 
     flag: ClassVar[str | None] = "answers"
     flag_help: ClassVar[str] = "answers that metricforge ask wrote (several files: with commas)"
+    own_format: ClassVar[bool] = True
 
     @classmethod
-    def from_file(cls, path: str | os.PathLike[str], n: int, column: Callable[[str], Any]) -> Constraint:
+    def from_file(cls, path: str, n: int, column: Callable[[str], Any]) -> Constraint:
         """Read files of answers over n rows; ``column(name)`` returns a column of the data, for rows with ids."""
         answers: list[Answer] = []
         row_of: dict[str, int] = {}
-        for one in str(path).split(","):
+        for one in path.split(","):
             header, found, _ = read_answers(one)
             if header.id is None and header.rows != n:
                 raise InputError(f"{one!r} holds answers about {header.rows} rows, the data have {n}")

@@ -55,7 +55,8 @@ def prepare(args: Namespace) -> tuple[Session, Cards]:
         seed=args.seed,
     )
     columns = {"text": list(table.rows)} if table.holds_strings else all_columns(path)
-    shown = [name.strip() for name in args.show.split(",")] if args.show else list(columns)
+    dropped = set(args.drop or [])
+    shown = [name.strip() for name in args.show.split(",")] if args.show else [c for c in columns if c not in dropped]
     _check(shown, list(columns), args.data)
     keep = {name: columns[name] for name in [*shown, *named] if name != args.id or name in shown}
     text = "text" if table.holds_strings else args.text

@@ -366,9 +366,8 @@ def cards_of(session: Session) -> Cards:
     X = session.X
     if np.ndim(X) == 1:
         return Cards({"text": list(X)}, text="text")
-    columns = range(X.shape[1])
-    if not isinstance(X, np.ndarray):  # sparse: the columns with most entries
-        X = X.tocsc()
-        columns = sorted(np.argsort(-np.diff(X.indptr), kind="stable")[:SPARSE_COLUMNS].tolist())
-        return Cards({f"column {c}": X[:, [c]].toarray().ravel() for c in columns})
-    return Cards({f"column {c}": X[:, c] for c in columns})
+    if isinstance(X, np.ndarray):
+        return Cards({f"column {c}": X[:, c] for c in range(X.shape[1])})
+    X = X.tocsc()  # sparse: the columns with most entries
+    columns = sorted(np.argsort(-np.diff(X.indptr), kind="stable")[:SPARSE_COLUMNS].tolist())
+    return Cards({f"column {c}": X[:, [c]].toarray().ravel() for c in columns})

@@ -8,6 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from . import groups, triplets
 from .answers import Answer, Header, Log, entry_of
 from .constraint import hints_of, pairs_of, rows_by_id
 from .groups import Nearness, Placement, View
-from .questions import ALIKE, FIRST, SKIP, Question
+from .questions import ALIKE, SKIP, Question
 
 Array = NDArray[Any]
 
@@ -157,8 +158,7 @@ class Session:
         self.notes: list[str] = list(self._log.notes)
         self._order = np.random.default_rng(self.seed).permutation(self.n)
         self._shown_at = time.monotonic()
-        self._fitted_at = -1
-        self._undone: list[int] = []
+        self._fitted_at = (-1, -1)
         self._learned: Any = None
         self._load()
 
@@ -193,7 +193,7 @@ class Session:
         answer = question.check(answer)
         names = [self._ids[row] for row in question.rows]
         spent = int(1000 * (time.monotonic() - self._shown_at))
-        number = self._log.append(
+        self._log.append(
             entry_of(
                 question.kind,
                 names,
@@ -206,7 +206,6 @@ class Session:
                 ms=spent,
             )
         )
-        self._undone = [n for n in self._undone if n < number]
         self._load()
         return self.progress()
 
@@ -217,7 +216,6 @@ class Session:
         if not own:
             return None
         self._log.append({"undo": own[-1].n, "by": self.by, "t": round(time.time(), 3)})
-        self._fitted_at = -1
         self._load()
         return own[-1]
 
@@ -239,7 +237,9 @@ class Session:
         return found
 
     def progress(self) -> Progress:
-        """Return what is known so far."""
+        """Return what is known so far, from this person's answers and from those of others in the same file."""
+        self._log.refresh()
+        self._load()
         right, total = self._foretold()
         people = Counter(answer.by for answer in self._answers)
         return Progress(
@@ -261,7 +261,7 @@ class Session:
 
         found = self.hints()
         if isinstance(found, Triplets):
-            lines = ["i,j,k", *(",".join(map(str, row)) for row in found.triplets.tolist())]
+            lines = ["i,j,k", *(",".join(map(str, row)) for row in found.triples.tolist())]
         else:
             lines = ["i,j,similar"]
             lines += [f"{i},{j},1" for i, j in found.similar.tolist()]
@@ -288,18 +288,30 @@ class Session:
     def _view(self, candidates: Array) -> View:
         """Embed grouped rows and candidates with the metric of the loop, which is learned every `REFIT` answers."""
         rows = np.unique(np.concatenate([candidates, np.fromiter(self._state.group, dtype=np.int64)]))
-        F = self._features(rows)
-        count = len(self._answers)
-        if self._learned is None or self._fitted_at < 0 or count - self._fitted_at >= REFIT:
-            self._learned = self._fit(rows, F)
-            self._fitted_at = count
-        return View(rows, F if self._learned is None else self._learned.transform(F))
+        F, learned = self._features(rows), self._loop()
+        return View(rows, F if learned is None else learned.transform(F))
 
-    def _fit(self, rows: Array, F: Array) -> mf.Metric | None:
+    def _loop(self) -> Any:
+        """Return the metric of the loop (for triplets, the committee): a function of the answers, not of the session.
+
+        It is learned from the first answers up to a multiple of `REFIT`.
+        """
+        count = len(self._answers) - len(self._answers) % REFIT
+        seen = self._answers[count - 1].n if count else 0
+        if self._fitted_at != (count, seen):
+            fit = self._fit_triplets if self.rule == "triplets" else self._fit
+            self._learned, self._fitted_at = fit(self._answers[:count]), (count, seen)
+        return self._learned
+
+    def _fit(self, answers: Sequence[Answer]) -> mf.Metric | None:
         """Return the metric of the loop on features, or None before both kinds of pairs are known."""
-        pairs = pairs_of(self._state, self.n, self.seed)
+        state = Placement.of(answers, self._row_of)
+        pairs = pairs_of(state, self.n, self.seed)
         if not len(pairs.similar) or not len(pairs.dissimilar):
             return None
+        used = np.concatenate([pairs.similar.ravel(), pairs.dissimilar.ravel()])
+        rows = np.union1d(self._order[:POOL], used)
+        F = self._features(rows)
         rng = np.random.default_rng(self.seed)
         similar, dissimilar = (
             part[rng.choice(len(part), min(len(part), FITTED), replace=False)]
@@ -327,17 +339,25 @@ class Session:
         known = triplets.triplets_of(self._answers, self._row_of)
         used = np.unique(np.asarray(known, dtype=np.int64).ravel()) if known else np.empty(0, dtype=np.int64)
         rows = np.union1d(rows, used)
-        E = _axes(self._features(rows), triplets.AXES)
-        factors: list[Array] = []
-        if len(known) >= triplets.RANDOM_FIRST:
-            position = {int(row): place for place, row in enumerate(rows)}
-            inside = np.asarray([[position[row] for row in triple] for triple in known])
-            if self._learned is None or len(self._answers) - self._fitted_at >= REFIT or self._fitted_at < 0:
-                self._learned = triplets.committee(E, inside, np.random.default_rng(self.seed))
-                self._fitted_at = len(self._answers)
-            factors = self._learned
+        E = self._features(rows) @ self._axes
         asked = {(i, *sorted((j, k))) for i, j, k in known}
-        return triplets.ask(View(rows, E), factors, asked, rng)
+        return triplets.ask(View(rows, E), self._loop(), asked, rng)
+
+    @cached_property
+    def _axes(self) -> Array:
+        """The principal axes of the features in which the committee learns."""
+        F = self._features(np.sort(self._order[:POOL]))
+        F = F - F.mean(axis=0)
+        return np.asarray(np.linalg.eigh(F.T @ F)[1][:, ::-1][:, : triplets.AXES])
+
+    def _fit_triplets(self, answers: Sequence[Answer]) -> list[Array]:
+        """Return the factors of the committee; none before there are some answers."""
+        known = triplets.triplets_of(answers, self._row_of)
+        if len(known) < triplets.RANDOM_FIRST:
+            return []
+        rows, inside = np.unique(np.asarray(known), return_inverse=True)
+        E = self._features(rows) @ self._axes
+        return triplets.committee(E, inside.reshape(-1, 3), np.random.default_rng(self.seed))
 
     def _random(self, rng: np.random.Generator, why: str) -> Question:
         if self.rule == "triplets":
@@ -377,7 +397,8 @@ class Session:
             return 0, 0
         rows = np.unique(np.asarray([row for i, j, _, _ in held for row in (i, j)] + list(self._state.group)))
         F = self._features(rows)
-        E = F if self._learned is None else self._learned.transform(F)
+        learned = self._loop()
+        E = F if learned is None else learned.transform(F)
         position = {int(row): place for place, row in enumerate(rows)}
         threshold = self._threshold(E, position)
         right = 0
@@ -407,13 +428,11 @@ class Session:
         known = triplets.triplets_of(self._answers, self._row_of)
         if not held or len(known) < triplets.RANDOM_FIRST:
             return 0, 0
-        rows = np.unique(np.asarray([*held, *known]).ravel())
-        rows = np.union1d(np.sort(self._order[:POOL]), rows)
-        E = _axes(self._features(rows), triplets.AXES)
-        position = {int(row): place for place, row in enumerate(rows)}
-        inside = np.asarray([[position[row] for row in triple] for triple in known])
-        Z = E @ triplets.learn_factor(E, inside).T
-        i, j, k = np.asarray([[position[row] for row in triple] for triple in held]).T
+        rows, inside = np.unique(np.asarray([*held, *known]), return_inverse=True)
+        inside = inside.reshape(-1, 3)
+        E = self._features(rows) @ self._axes
+        Z = E @ triplets.learn_factor(E, inside[len(held) :]).T
+        i, j, k = inside[: len(held)].T
         near, far = ((Z[i] - Z[other]) ** 2 for other in (j, k))
         return int(np.count_nonzero(near.sum(axis=1) < far.sum(axis=1))), len(held)
 
@@ -491,15 +510,6 @@ def wilson(right: int, total: int, z: float = 1.96) -> tuple[float, float]:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def _axes(F: Array, most: int) -> Array:
-    """Return features along at most ``most`` principal axes."""
-    F = F - F.mean(axis=0)
-    if F.shape[1] <= most:
-        return np.asarray(F)
-    w, V = np.linalg.eigh(F.T @ F)
-    return np.asarray(F @ V[:, ::-1][:, :most])
-
-
 def _inside(pairs: Array) -> Array:
     """Return the pairs whose rows are both there."""
     return np.asarray(pairs[(pairs >= 0).all(axis=1)])
@@ -517,6 +527,3 @@ def _digest(X: Any) -> str:
     for part in parts:
         found.update(part)
     return found.hexdigest()
-
-
-__all__ = ["FIRST", "Progress", "Session", "wilson"]

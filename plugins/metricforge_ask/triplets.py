@@ -1,4 +1,4 @@
-"""The rule "triplets": is the head more like the second row or more like the third?
+"""The rule "triplets" asks whether a head is more like one row or more like another.
 
 Heads are drawn at random, one after the other; for each, the comparison that a committee of metrics disagrees about
 most is asked (Houlsby et al. 2011, BALD, over heads as in adaptive round robin).
@@ -32,7 +32,7 @@ AXES = 20
 
 def triplets_of(answers: Sequence[Answer], row_of: dict[str, int], *, held_out: bool = False) -> list[tuple[int, ...]]:
     """Return (i, j, k) with i more like j than like k, of the answers that are (not) held out."""
-    found = []
+    found: list[tuple[int, ...]] = []
     for answer in answers:
         rows = [row_of.get(name) for name in answer.rows]
         if answer.kind != "triplet" or answer.answer == SKIP or answer.held_out is not held_out or None in rows:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import html
 import json
-import os
 import re
-import shutil
 import subprocess
 
 import dask.array as da
 import numpy as np
 import pytest
+from metricforge_cases.browser import chromium
 
 import metricforge as mf
 from metricforge.errors import InputError
@@ -263,12 +262,7 @@ document.getElementById("page").addEventListener("load", function () {{
 
 @pytest.fixture(scope="module")
 def browser():
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-    if found is None:
-        if os.environ.get("CI", "false") != "false":
-            pytest.fail("no browser found, and CI must open the report in one: install chromium")
-        pytest.skip("no chromium or chrome on this machine: the report is not opened in a browser")
-    return found
+    return chromium()
 
 
 def look(browser, page, width, folder):

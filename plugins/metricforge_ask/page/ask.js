@@ -65,7 +65,7 @@ function choices(question) {
   if (question.kind === "pair") {
     return [
       { keys: ["u", "ArrowLeft"], label: "Unlike", key: "U", answer: "unlike" },
-      { keys: ["a", "ArrowRight"], label: "Alike", key: "A", answer: "alike", main: true },
+      { keys: ["a", "ArrowRight"], label: "Alike", key: "A", answer: "alike" },
       skip,
     ];
   }
