@@ -10,8 +10,8 @@ from typing import Any
 
 from metricforge.checks import nearest
 from metricforge.errors import InputError
-from metricforge.files import read
 from metricforge.files.formats import all_columns, existing
+from metricforge.files.preparing import Choices, read_prepared
 from metricforge.shell.output import write_json, write_line
 
 from .cards import Cards
@@ -42,7 +42,7 @@ def prepare(args: Namespace) -> tuple[Session, Cards]:
     """Return the session of a command, and the cards that show its rows."""
     path = existing(args.data)
     named = [name for name in (args.id, args.text, args.image) if name is not None]
-    table = read(path, extra=named, drop=args.drop or [])
+    table = read_prepared(path, Choices(drop=tuple(args.drop or ())), extra=named)
     session = Session(
         table.rows,
         out_of(args),
@@ -77,7 +77,8 @@ def out_of(args: Namespace) -> Path:
 def learn_command(args: Namespace, session: Session) -> str:
     """Return the command that learns from the answers."""
     words = ["metricforge", "learn", args.data, "--answers", str(out_of(args))]
-    aside = [name for name in (args.id, args.text, args.image, *(args.drop or [])) if name]
+    words += ["--id", args.id] if args.id else []
+    aside = [name for name in (args.text, args.image, *(args.drop or [])) if name]
     for name in dict.fromkeys(aside):
         words += ["--drop", name]
     return shlex.join(words)

@@ -6,7 +6,6 @@ import http.client
 import json
 import time
 
-import numpy as np
 import pytest
 from metricforge_ask.server import MOST_BODY, Desk, Server, cards_of
 from metricforge_cases.asking import X, serving
@@ -179,7 +178,9 @@ def test_serve_ends_with_an_interrupt(tmp_path):
     import subprocess
     import sys
 
-    np.savetxt(tmp_path / "d.csv", X, delimiter=",", header="a,b,c", comments="")
+    kinds = ["red", "blue"]
+    lines = [f"{a},{b},{'' if k == 3 else c},{kinds[k % 2]}" for k, (a, b, c) in enumerate(X.tolist())]
+    (tmp_path / "d.csv").write_text("\n".join(["a,b,c,kind", *lines]) + "\n")  # a category and a missing cell
     command = [sys.executable, "-m", "metricforge", "ask", "d.csv", "--no-browser"]
     asking = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True)
     lines = [asking.stdout.readline() for _ in range(2)]
