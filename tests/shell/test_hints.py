@@ -55,7 +55,7 @@ def test_a_registered_kind_is_read_by_its_flag(here, plug, capsys):
     assert "'rows.csv': column 'first' holds" in capsys.readouterr().err
     assert main(["learn", "rows.csv"]) == 2
     assert (
-        "give one of --label, --pairs, --triplets, --quadruplets, --groups, --target, --my-order\n"
+        "give one of --label, --pairs, --triplets, --quadruplets, --groups, --target, --answers, --my-order\n"
         in capsys.readouterr().err
     )
     with pytest.raises(SystemExit):
@@ -75,11 +75,11 @@ def test_a_registered_kind_is_read_by_its_flag(here, plug, capsys):
 )
 def test_a_kind_that_cannot_be_read_harms_no_other(here, plug, caplog, kind, reason):
     plug(("constraint", "order", kind))
-    assert list(hint_kinds()) == ["label", "pairs", "triplets", "quadruplets", "groups", "target"]
+    assert list(hint_kinds()) == ["label", "pairs", "triplets", "quadruplets", "groups", "target", "answers"]
     assert any("constraint 'order' of plugin 'plugged'" in m and reason in m for m in caplog.messages)
 
 
 def test_kinds_without_a_flag_or_without_their_requirements_are_left_out(plug, caplog):
     plug(("constraint", "order", variant(flag=None)), ("constraint", "other", print))
-    assert list(hint_kinds()) == ["label", "pairs", "triplets", "quadruplets", "groups", "target"]
+    assert list(hint_kinds()) == ["label", "pairs", "triplets", "quadruplets", "groups", "target", "answers"]
     assert caplog.messages == []
