@@ -6,14 +6,15 @@ whichever proposes the candidates, they are ranked by the difference of the two 
 without any rounding).
 
 Files: `api` has the functions to call, `choice` the rule of method="auto", `exhaustive` the search by products over
-the tiles of `scanning`, `candidates` the KD tree and the ranking of candidates, `nndescent` the approximate search,
+the tiles of `scanning`, with the bounds of `single`; `approximate` the search by the cells of `partition`, a few of
+which `probing` searches for each row; `candidates` the KD tree and the ranking of candidates, `nndescent` NN-descent,
 `binary` and `bits` the search of packed rows, `chunks` the search of dask rows, `graphs` the neighbour graphs,
 `classes` the nearest rows of the same class and of others, and the rows of others within a radius.
 """
 
 from __future__ import annotations
 
-from .api import METHODS, descent, exact, hamming, recall, search, search_blocks, tree
+from .api import METHODS, cells, descent, exact, hamming, recall, search, search_blocks, search_with_recall, tree
 from .choice import choose
 from .chunks import across
 from .classes import ClassNeighbors, nearest_by_class, other_classes_within
@@ -27,6 +28,7 @@ __all__ = [
     "Found",
     "Search",
     "across",
+    "cells",
     "choose",
     "descent",
     "exact",
@@ -38,5 +40,6 @@ __all__ = [
     "recall",
     "search",
     "search_blocks",
+    "search_with_recall",
     "tree",
 ]

@@ -8,21 +8,29 @@ from typing import Any
 import numpy as np
 
 from .. import names
-from ..checks import whole_number
+from ..checks import number, whole_number
 from ..errors import InputError
-from ..rows import draw, is_dask, whole_rows
-from . import binary, candidates, choice, exhaustive, nndescent
+from ..rows import draw, is_dask, is_sparse, whole_rows
+from . import approximate, binary, candidates, choice, exhaustive, nndescent
 from .checking import check_found, check_k, check_rows
 from .chunks import across
 from .contract import Array, DistanceBlock, Found, Search
 from .scanning import GivenDistances, scan
 from .tiles import tile_shape
 
-METHODS = ("auto", "exact", "tree", "hamming", "pynndescent")
+METHODS = ("auto", "exact", "tree", "hamming", "cells", "pynndescent")
 """Names of the searches in this package; plugins register further names."""
 
 
-def search(X: Any, k: int, *, queries: Any | None = None, method: str | Search = "auto", seed: int = 0) -> Found:
+def search(
+    X: Any,
+    k: int,
+    *,
+    queries: Any | None = None,
+    method: str | Search = "auto",
+    recall: float = 0.95,
+    seed: int = 0,
+) -> Found:
     """Find the k rows of X nearest to each query in Euclidean distance.
 
     Without ``queries``, find the neighbours of every row of X among the *other* rows: row i is excluded from its own
@@ -37,13 +45,18 @@ def search(X: Any, k: int, *, queries: Any | None = None, method: str | Search =
         Neighbours per query, at most n (n - 1 without queries).
     queries : (q, d), of the same kind as X, or None
         The rows whose neighbours to find.
-    method : {"auto", "exact", "tree", "hamming", "pynndescent"}, the name of a registered search, or callable
+    method : {"auto", "exact", "tree", "hamming", "cells", "pynndescent"}, the name of a registered search, or callable
         ``exact``: blocked matrix products, O(q n d) time.  ``tree``: a KD tree, for dense rows of low dimension; the
         same answer as ``exact``.  ``hamming``: rows of zeros and ones, packed into bits; the same answer, ten times as
-        fast.  ``pynndescent``: approximate NN-descent [1]_, see `recall`; deterministic (one thread), with exact
-        distances for the rows it returns.  ``auto``: the fastest of these by shape, nonzeros and duplicates, including
-        the time to import and compile in a new process; always exact with queries.  A callable is called as
-        ``method(X, k, queries=queries, seed=seed)`` and must return what this function returns.
+        fast.  ``cells``: approximate, for dense rows; they are grouped around centres, and each query is compared
+        with the rows of as many nearby cells as ``recall`` asks for.  ``pynndescent``: approximate NN-descent [1]_;
+        deterministic (one thread).  Both return exact distances.  ``auto``: the fastest of these by shape, nonzeros
+        and duplicates, including the time to import and compile in a new process; always exact with queries and with
+        ``recall=1``.  A callable is called as ``method(X, k, queries=queries, seed=seed)`` and must return what this
+        function returns.
+    recall : float in (0, 1]
+        The share of true neighbours that an approximate search by cells is to find, as estimated on a sample of rows
+        (`search_with_recall` returns the estimate).
     seed : int
         Seed of the approximate searches.
 
@@ -69,32 +82,65 @@ def search(X: Any, k: int, *, queries: Any | None = None, method: str | Search =
     .. [1] Dong, Charikar and Li, "Efficient k-nearest neighbor graph construction for generic similarity
        measures", WWW 2011.
     """
-    if isinstance(method, str) and method not in METHODS:
-        method = names.find("neighbors", method, METHODS, "method")  # resolved here: dask tasks receive the function
-    elif not isinstance(method, str) and not callable(method):
-        raise InputError(f"method must be a name or a callable, got {type(method).__name__}")
+    method = _resolved(method)
+    recall = number(recall, "recall", above=0, most=1)
     if is_dask(X) or is_dask(queries):
         X = whole_rows(X, "X", 2) if is_dask(X) else X
         queries = whole_rows(queries, "queries", 2) if is_dask(queries) else queries
-        if queries is None and (method == "pynndescent" or (method == "auto" and choice.prefers_one_index(X))):
+        if queries is None and (
+            method in ("cells", "pynndescent") or (method == "auto" and recall < 1 and choice.prefers_one_index(X))
+        ):
             X = X.rechunk({0: -1})  # one index over all rows, in one task
-        return across(partial(search, method=method, seed=seed), X, k, queries=queries)
+        return across(partial(search, method=method, recall=recall, seed=seed), X, k, queries=queries)
+    return _found(X, k, queries, method, recall, seed)[0]
+
+
+def search_with_recall(
+    X: Any, k: int, *, method: str | Search = "auto", recall: float = 0.95, seed: int = 0
+) -> tuple[Found, float]:
+    """Return the k nearest other rows of every row in memory, as `search` does, and an estimate of their recall.
+
+    The estimate is 1 for exact searches.  For ``cells`` it comes from 200 rows that took no part in the choice of the
+    number of cells; for others, from `recall`.
+    """
+    found, estimate = _found(X, k, None, _resolved(method), number(recall, "recall", above=0, most=1), seed)
+    return found, _recall(found[0], X, seed=seed) if estimate is None else estimate
+
+
+def _resolved(method: str | Search) -> str | Search:
+    """Return the function of a registered name, here and not in a dask task; names of this package unchanged."""
+    if isinstance(method, str) and method not in METHODS:
+        found: Search = names.find("neighbors", method, METHODS, "method")
+        return found
+    if not isinstance(method, str) and not callable(method):
+        raise InputError(f"method must be a name or a callable, got {type(method).__name__}")
+    return method
+
+
+def _found(
+    X: Any, k: int, queries: Any | None, method: str | Search, wanted: float, seed: int
+) -> tuple[Found, float | None]:
+    """Return the lists and their recall (None: not known), for rows in memory and a resolved method."""
     X, Q = check_rows(X, queries)
     k = check_k(k, X.shape[0], exclude_self=queries is None)
     seed = whole_number(seed, "seed", 0)
     if callable(method):
         found = method(X, k, queries=None if queries is None else Q, seed=seed)
-        return check_found(found, Q.shape[0], k, X.shape[0], itself=queries is None)
+        return check_found(found, Q.shape[0], k, X.shape[0], itself=queries is None), None
     if method == "auto":
-        method = choice.choose(X, Q, itself=queries is None)
+        method = choice.choose(X, Q, itself=queries is None, recall=wanted)
     own = np.arange(X.shape[0]) if queries is None else None
     if method == "exact":
-        return exhaustive.exact_search(X, Q, k, own)
+        return exhaustive.exact_search(X, Q, k, own), 1.0
     if method == "tree":
-        return candidates.tree_search(X, Q, k, own)
+        return candidates.tree_search(X, Q, k, own), 1.0
     if method == "hamming":
-        return binary.hamming_search(X, Q, k, own)
-    return nndescent.descent_search(X, Q, k, own, seed)
+        return binary.hamming_search(X, Q, k, own), 1.0
+    if method == "cells":
+        if is_sparse(X):
+            raise InputError('method "cells" takes dense rows, and X is CSR; pass method="auto" or X.toarray()')
+        return approximate.cell_search(X, Q, k, own, wanted, seed)
+    return nndescent.descent_search(X, Q, k, own, seed), None
 
 
 def search_blocks(distance_block: DistanceBlock, n: int, q: int, k: int, *, exclude_self: bool = False) -> Found:
@@ -135,6 +181,7 @@ def search_blocks(distance_block: DistanceBlock, n: int, q: int, k: int, *, excl
 exact = partial(search, method="exact")
 tree = partial(search, method="tree")
 hamming = partial(search, method="hamming")
+cells = partial(search, method="cells")
 descent = partial(search, method="pynndescent")
 
 
@@ -179,3 +226,6 @@ def recall(indices: Array, X: Any, *, queries: Any | None = None, sample: int = 
     furthest = exhaustive.exact_search(X, Q[rows], k, own)[1][:, -1:]
     distances = candidates.ranked(X, Q[rows], indices[rows], own)[1]
     return float(np.mean(distances <= furthest * (1 + 1e-6)))
+
+
+_recall = recall  # the arguments of that name hide the function

@@ -9,7 +9,7 @@ import numpy as np
 from ..rows import is_sparse
 from ..rows.cluster import threads
 from .contract import Array
-from .distances import is_binary
+from .distances import is_binary, largest
 
 DENSE_SHARE = 1 / 16
 """Above this share of nonzeros a dense product is faster than a sparse one (measured at 100 to 10,000 features)."""
@@ -22,7 +22,11 @@ DESCENT_SECONDS = 45.0
 """Time on one core from which NN-descent is faster in a new process: 33 s to compile, 2 to import, 4 to 10 to run."""
 
 
-def choose(X: Any, Q: Any, itself: bool) -> str:
+CELLS_SECONDS = 8.0
+"""Time on one core from which cells are faster than comparing all pairs: measured at 60,000 rows of 16 columns."""
+
+
+def choose(X: Any, Q: Any, itself: bool, recall: float = 0.95) -> str:
     """Return the name of the method with the least expected time in a new process.
 
     Parameters
@@ -31,29 +35,40 @@ def choose(X: Any, Q: Any, itself: bool) -> str:
         The rows searched, and the queries.
     itself : bool
         Whether the queries are the rows themselves.
+    recall : float
+        The share of true neighbours to find; 1 excludes approximate searches.
     """
     n, d = X.shape
     if not is_sparse(X) and d <= TREE_FEATURES and not _few_distinct(X):
         return "tree"
     # nanoseconds per pair on one core: the product, and the comparison with the k-th distance
-    pair = 4 + 0.045 * d if multiplies_dense(X) else 9 + min(60.0, 10 * (X.nnz / n) ** 2 / d)
+    pair = 2 + 0.03 * d if multiplies_dense(X) else 9 + min(60.0, 10 * (X.nnz / n) ** 2 / d)
     pairs = n * Q.shape[0]
     packed = 0.5 + 0.2 * (d // 64 + 1)  # measured at 2 and at 16 words
     if 1e-9 * pair * pairs > HAMMING_SECONDS and 1e-9 * packed * pairs <= DESCENT_SECONDS and _both_binary(X, Q):
         return "hamming"
-    # With queries an index would be built, and its search compiled (a minute more), for one use.
-    return "pynndescent" if itself and 1e-9 * pair * pairs > DESCENT_SECONDS else "exact"
+    # With queries an index would be built for one use.
+    if not itself or recall == 1:
+        return "exact"
+    if not is_sparse(X):
+        return "cells" if 1e-9 * pair * pairs > CELLS_SECONDS and _scaled(X) else "exact"
+    return "pynndescent" if 1e-9 * pair * pairs > DESCENT_SECONDS else "exact"
 
 
 def prefers_one_index(X: Any) -> bool:
     """Return whether comparing all pairs of dask rows, on all workers, would take longer than one NN-descent index."""
     n, d = X.shape
-    return bool(1e-9 * min(4 + 0.045 * d, 60) * n * n / threads() > DESCENT_SECONDS)
+    return bool(1e-9 * min(2 + 0.03 * d, 60) * n * n / threads() > CELLS_SECONDS)
 
 
 def multiplies_dense(X: Any) -> bool:
     """Return whether tiles of distances are computed by dense products."""
     return not is_sparse(X) or bool(X.nnz > DENSE_SHARE * X.shape[0] * X.shape[1])
+
+
+def _scaled(X: Array) -> bool:
+    """Return whether the squares of the rows are neither tiny nor huge, so that bounds in float32 are of use."""
+    return bool(1e-3 < largest(X) < 1e9)
 
 
 def _few_distinct(X: Array) -> bool:

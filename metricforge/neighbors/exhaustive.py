@@ -12,22 +12,30 @@ from .choice import multiplies_dense
 from .contract import Array, Found
 from .distances import is_whole, largest, pair_distances, squared_norms
 from .scanning import scan
+from .single import kept_share, operand, smallest, takes_single
+
+PREPARED_BYTES = 64 * 2**20
+"""Up to this size the operand of the rows is kept for all blocks of queries."""
 
 
 def exact_search(X: Any, Q: Any, k: int, own: Array | None) -> Found:
     """Search by blocked products; ``own[i]`` is the row of X that query i may not find."""
     source = _Euclidean(X, Q)
     width = X.shape[1] if source.multiplies_dense else 1 + X.nnz // X.shape[0]
-    indices, keys = scan(source, X.shape[0], Q.shape[0], k, own, *tiles.tile_shape(width, k))
+    shape = tiles.tile_shape(width, k, 4 if source.single else 8)
+    indices, keys = scan(source, X.shape[0], Q.shape[0], k, own, *shape)
     return indices, np.sqrt(keys, out=keys) if source.exact else keys
 
 
 class _Euclidean:
     """Lower bounds of squared distances by products: the value of (q, x) is (1 - s)|x|² - 2q'x.
 
-    With d features the products, norms and sums err by at most s(|q|² + |x|²), where s = (2d + 16) 2**-52, so that
-    value + (1 - s)|q|² <= |q - x|².  Rows are centred first, because the error grows with the distance from the origin
-    and the answer does not.  Keys are distances, computed by subtraction.
+    With d features the products, norms and sums err by at most s(|q|² + |x|²) (`single.kept_share` has s and the
+    proof), so that value + (1 - s)|q|² <= |q - x|².  Rows are centred first, because the error grows with the distance
+    from the origin and the answer does not.  Keys are distances, computed by subtraction in float64.
+
+    Products are in float32 at first.  Where so many rows are so close that the bounds admit too many candidates
+    (clusters narrower than 1e-3 of the distance between them), those of later tiles are in float64.
 
     For whole numbers every product is exact: s = 0, rows are not centred, and the squared distance is the key.
     """
@@ -35,46 +43,79 @@ class _Euclidean:
     def __init__(self, X: Any, Q: Any) -> None:
         self.X, self.Q = X, Q
         d = X.shape[1]
+        largest_sum = 4 * d * max(largest(X), largest(Q)) ** 2
         # Below 2**50 sums of squares are exact and their square roots distinct.
-        self.exact = 4 * d * max(largest(X), largest(Q)) ** 2 < 2**50 and (is_whole(X) and (Q is X or is_whole(Q)))
+        self.exact = largest_sum < 2**50 and (is_whole(X) and (Q is X or is_whole(Q)))
         self.multiplies_dense = multiplies_dense(X)
         centred = not is_sparse(X) and not self.exact
         self.centre = X.mean(axis=0, dtype=np.float64) if centred else np.zeros(d)
-        share = 1.0 if self.exact else 1.0 - (2 * d + 16) * np.finfo(np.float64).eps
-        self.x_norms = share * squared_norms(X, self.centre)
-        self.q_norms = self.x_norms if Q is X else share * squared_norms(Q, self.centre)
-        # Squares below the range of normal floats lose their relative accuracy.
-        self.floor = 0.0 if self.exact else d * np.finfo(np.float64).tiny
-        self.buffer = np.empty(0)
+        self.x_squares = squared_norms(X, self.centre)
+        self.q_squares = self.x_squares if Q is X else squared_norms(Q, self.centre)
+        self.largest_query = float(self.q_squares.max(initial=0.0))
+        if self.exact:
+            self.single = self.multiplies_dense and largest_sum < 2**24
+        else:
+            self.single = self.multiplies_dense and takes_single(d, float(self.x_squares.max()), self.largest_query)
+        self.buffer = np.empty(0, dtype=np.float32)
+        self._set()
+
+    def _set(self) -> None:
+        """Set what depends on the precision of the products."""
+        d = self.X.shape[1]
+        dtype = np.float32 if self.single else np.float64
+        share = 1.0 if self.exact else kept_share(d, dtype)
+        self.dtype, self.share = dtype, share
+        self.floor = 0.0 if self.exact else smallest(d, dtype, float(self.x_squares.max()), self.largest_query)
+        self.prepared: Array | None = None
+
+    def refine(self) -> bool:
+        """Use products in float64 from now on."""
+        if self.exact or not self.single:
+            return False
+        self.single = False
+        self._set()
+        return True
 
     def tile(self, q0: int, q1: int, c0: int, c1: int) -> Array:
-        Q, X, norms = self.Q[q0:q1], self.X[c0:c1], self.x_norms[c0:c1]
+        """Return the lower bounds."""
         if not self.multiplies_dense:
+            Q, X = self.Q[q0:q1], self.X[c0:c1]
             product: Array = (Q.astype(np.float64) @ X.astype(np.float64).T).toarray()
             product *= -2
-            product += norms
+            product += self.share * self.x_squares[c0:c1]
             return product
-        d = self.X.shape[1]
-        # One product, [q, 1] · [-2x, |x|²], saves two passes over the tile.
-        left, right = np.empty((q1 - q0, d + 1)), np.empty((c1 - c0, d + 1))
-        left[:, :d] = Q.toarray() if is_sparse(Q) else Q
-        right[:, :d] = X.toarray() if is_sparse(X) else X
-        left[:, :d] -= self.centre
-        right[:, :d] -= self.centre
-        right[:, :d] *= -2
-        left[:, d], right[:, d] = 1, norms
+        left = operand(self.Q[q0:q1], self.centre, None, self.dtype)
+        right = self._operand(c0, c1)
         # One buffer for all tiles: in a dask worker malloc returns freed memory at once, and mapping it anew takes as
         # long as the product.
         size = len(left) * len(right)
-        if self.buffer.size < size:
-            self.buffer = np.empty(size)
+        if self.buffer.size < size or self.buffer.dtype != self.dtype:
+            self.buffer = np.empty(size, dtype=self.dtype)
         tile: Array = np.matmul(left, right.T, out=self.buffer[:size].reshape(len(left), len(right)))
         return tile
 
+    def _operand(self, c0: int, c1: int) -> Array:
+        """Return [-2x, (1 - s)|x|²] of rows ``c0:c1``."""
+        n, d = self.X.shape
+        if self.prepared is None:
+            if self.dtype().itemsize * n * (d + 1) > PREPARED_BYTES:
+                return operand(self.X[c0:c1], self.centre, self.share * self.x_squares[c0:c1], self.dtype)
+            self.prepared = np.empty((n, d + 1), dtype=self.dtype)
+            for part in tiles.row_blocks(n, d + 1):
+                self.prepared[part] = operand(self.X[part], self.centre, self.share * self.x_squares[part], self.dtype)
+        return self.prepared[c0:c1]
+
     def keys(self, rows: Array, cols: Array, values: Array) -> Array:
+        """Return the distances; of whole numbers, their squares."""
         if self.exact:
-            return np.add(values, self.q_norms[rows])
+            return np.add(values, self.q_squares[rows], dtype=np.float64)
         return pair_distances(self.X, self.Q, rows, cols)
 
     def reach(self, rows: Array, keys: Array) -> Array:
-        return np.subtract(keys if self.exact else keys**2 + self.floor, self.q_norms[rows])
+        """Return the largest lower bound of a pair at these distances."""
+        squares = self.share * self.q_squares[rows]
+        return np.subtract(keys if self.exact else keys**2 + self.floor, squares)
+
+    def below(self, values: Array) -> Array:
+        """Return numbers between the whole ``values`` and their predecessors."""
+        return values - 0.5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -10,8 +10,10 @@ from ..checks import first_rows
 from ..errors import InputError
 from .contract import Array, DistanceBlock, Found
 
-FIRST_COLUMNS = 256
+FIRST_COLUMNS = 512
 """Columns of the first tile, from which the first bounds are selected."""
+FLOOD = 8
+"""Candidates per neighbour wanted from which a source is asked for tighter values."""
 
 
 class Source(Protocol):
@@ -33,6 +35,12 @@ class Source(Protocol):
 
     def reach(self, rows: Array, keys: Array) -> Array:
         """Return for each query the largest value that a pair with a key of at most ``keys`` can have."""
+
+    def below(self, values: Array) -> Array:
+        """Return the largest values less than ``values``; called only if the source is exact."""
+
+    def refine(self) -> bool:
+        """Make later values tighter; return whether that is possible."""
 
 
 class GivenDistances:
@@ -67,6 +75,14 @@ class GivenDistances:
         """Return the keys."""
         return keys
 
+    def below(self, values: Array) -> Array:
+        """Return the next smaller floats."""
+        return np.nextafter(values, -np.inf)
+
+    def refine(self) -> bool:
+        """Return False: distances are what they are."""
+        return False
+
 
 def scan(source: Source, n: int, q: int, k: int, own: Array | None, rows: int, cols: int) -> Found:
     """Return indices and keys of the k least keys per query, sorted by (key, index).
@@ -90,16 +106,10 @@ def scan(source: Source, n: int, q: int, k: int, own: Array | None, rows: int, c
 
 
 def _scan_rows(source: Source, q0: int, n: int, own: Array | None, cols: int, indices: Array, keys: Array) -> None:
-    """Fill the lists of the queries from q0 on, in place.
-
-    ``bound`` is the largest value with which a later column can still enter the list of a query.  A comparison costs a
-    fifth of a selection, so only the first tiles, and those with many candidates, are partitioned.
-    """
-    b, k = indices.shape
-    # The largest float, not infinity: an own entry (infinite) must fail the comparison.
-    bound = np.full(b, np.finfo(np.float64).max)
-    pending: list[tuple[Array, ...]] = []
-    n_pending = 0
+    """Fill the lists of the queries from q0 on, in place."""
+    b = len(indices)
+    lists = Lists(source, q0, indices, keys)
+    everyone = np.arange(b)
     c1 = 0
     while c1 < n:
         # Tiles double: twice the columns yield as many candidates again, so one small selection at the start suffices.
@@ -108,49 +118,146 @@ def _scan_rows(source: Source, q0: int, n: int, own: Array | None, cols: int, in
         if own is not None:
             inside = np.flatnonzero((own >= c0) & (own < c1))
             tile[inside, own[inside] - c0] = np.inf
+        lists.offer(everyone, c0, tile)
+        if c1 == n:
+            lists.merge()
+        if not keys[:, -1].any():
+            return  # k rows at distance 0: later ones have larger indices
+
+
+class Lists:
+    """The nearest rows of a block of queries so far, and the candidates that are not yet merged into them.
+
+    ``bound`` is the largest value with which a row can still enter the list of a query.  A comparison costs a fifth of
+    a selection, so only the first tiles, and those with many candidates, are partitioned.
+
+    Parameters
+    ----------
+    source : Source
+    q0 : int
+        Query i of the block is query ``q0 + i`` of the source.
+    indices, keys : (b, k) arrays
+        The lists, b < 2**15; filled in place and sorted by (key, index), the keys infinite at the start.
+    numbers : (n,) int array, optional
+        What to list for a row in place of its position.  Rows are then offered in any order; without numbers, in
+        ascending order.
+    """
+
+    def __init__(self, source: Source, q0: int, indices: Array, keys: Array, numbers: Array | None = None) -> None:
+        self.source, self.q0, self.indices, self.keys, self.numbers = source, q0, indices, keys, numbers
+        # The largest float, not infinity: an own entry (infinite) must fail the comparison.
+        self.bound = np.full(len(indices), np.finfo(np.float64).max)
+        self.pending: list[tuple[Array, ...]] = []
+        self.n_pending = self.measured = 0
+
+    def offer(self, rows: Array, c0: int, tile: Array) -> None:
+        """Add the candidates among the rows from c0 on, given their values (b', c) for the queries ``rows``."""
+        b, k = self.indices.shape
+        bound = _rounded_up(self.bound[rows], tile.dtype)
         hit = tile <= bound[:, None]
         tightened = np.empty(0, dtype=np.int64)
-        if np.count_nonzero(hit) > 2 * k * b:
-            tightened = _tighten(source, q0, c0, tile, hit, bound, k)
+        if np.count_nonzero(hit) > 2 * k * len(rows) and tile.shape[1] > k:
+            tightened = self._tighten(rows, c0, tile, hit)
         flat = np.flatnonzero(hit)
-        pending.append((flat // (c1 - c0), flat % (c1 - c0) + c0, tile.ravel()[flat]))
-        if source.exact:
+        where, columns = np.divmod(flat, tile.shape[1])
+        self.pending.append((rows[where], columns + c0, tile.ravel()[flat]))
+        if self.source.exact and self.numbers is None:
             # Among equal keys the smaller index wins, so later columns must be strictly less.
-            bound[tightened] = np.nextafter(bound[tightened], -np.inf)
-        n_pending += flat.size
-        if n_pending > k * b or c1 == n:
-            rows, columns, values = (np.concatenate(part) for part in zip(*pending, strict=True))
-            _merge(indices, keys, rows, columns, source.keys(q0 + rows, columns, values))
-            full = np.flatnonzero(np.isfinite(keys[:, -1]))
-            bound[full] = source.reach(q0 + full, keys[full, -1])
-            if source.exact:
-                bound[full] = np.nextafter(bound[full], -np.inf)
-            pending, n_pending = [], 0
-            if not keys[:, -1].any():
-                return  # k rows at distance 0: later ones have larger indices
+            self.bound[tightened] = self.source.below(self.bound[tightened])
+        self.n_pending += flat.size
+        if self.n_pending > k * b:
+            self.merge()
+
+    def merge(self) -> None:
+        """Merge the candidates into the lists, and lower the bounds."""
+        if not self.pending:
+            return
+        source, (b, k) = self.source, self.indices.shape
+        rows, cols, values = (np.concatenate(part) for part in zip(*self.pending, strict=True))
+        new = source.keys(self.q0 + rows, cols, values)
+        near = np.flatnonzero(new <= self.keys[rows, -1])
+        rows, cols, new = rows[near], cols[near], new[near]
+        touched = _merge(self.indices, self.keys, rows, cols, new, self.numbers)
+        self.pending, self.n_pending = [], 0
+        self.measured += len(values)
+        if self.measured > FLOOD * k * b and source.refine():
+            touched = np.arange(b)
+        full = touched[np.isfinite(self.keys[touched, -1])]
+        self.bound[full] = source.reach(self.q0 + full, self.keys[full, -1])
+        if source.exact and self.numbers is None:
+            self.bound[full] = source.below(self.bound[full])
+
+    def _tighten(self, rows: Array, c0: int, tile: Array, hit: Array) -> Array:
+        """Lower the bounds of queries with many candidates to the k-th key in this tile; return these queries."""
+        source, k = self.source, self.indices.shape[1]
+        crowded = np.flatnonzero(hit.sum(axis=1) > 2 * k)
+        who = np.repeat(crowded, k)
+        near = np.argpartition(tile[crowded], k - 1, axis=1)[:, :k].ravel()
+        values = tile[who, near]
+        # an own row can be among the k nearest of a narrow tile; its query keeps its bound
+        kth = np.full(len(who), np.inf)
+        usable = np.flatnonzero(np.isfinite(values))
+        kth[usable] = source.keys(self.q0 + rows[who[usable]], c0 + near[usable], values[usable])
+        kth = kth.reshape(-1, k).max(axis=1)
+        crowded, kth = crowded[np.isfinite(kth)], kth[np.isfinite(kth)]
+        queries: Array = rows[crowded]
+        self.bound[queries] = np.minimum(self.bound[queries], source.reach(self.q0 + queries, kth))
+        hit[crowded] = tile[crowded] <= _rounded_up(self.bound[queries], tile.dtype)[:, None]
+        if not source.exact:
+            self._first_duplicates(rows, crowded[kth == 0], c0, tile, hit)
+        return queries
+
+    def _first_duplicates(self, rows: Array, places: Array, c0: int, tile: Array, hit: Array) -> None:
+        """Drop all but the first candidates of queries that have k duplicates among these: columns ascend in number."""
+        k = self.indices.shape[1]
+        for part in np.array_split(places, -(-len(places) * hit.shape[1] // 2**20)) if len(places) else ():
+            first: Array = hit[part] & (np.cumsum(hit[part], axis=1, dtype=np.int32) <= 2 * k)
+            who, columns = np.nonzero(first)
+            keys = self.source.keys(self.q0 + rows[part[who]], c0 + columns, tile[part[who], columns])
+            enough = np.bincount(who[keys == 0], minlength=len(part)) >= k
+            hit[part[enough]] = first[enough]
 
 
-def _tighten(source: Source, q0: int, c0: int, tile: Array, hit: Array, bound: Array, k: int) -> Array:
-    """Lower the bounds of queries with many candidates to the k-th key in this tile; return these queries."""
-    crowded = np.flatnonzero(hit.sum(axis=1) > 2 * k)
-    rows = np.repeat(crowded, k)
-    near = np.argpartition(tile[crowded], k - 1, axis=1)[:, :k].ravel()
-    kth = source.keys(q0 + rows, c0 + near, tile[rows, near]).reshape(-1, k).max(axis=1)
-    bound[crowded] = np.minimum(bound[crowded], source.reach(q0 + crowded, kth))
-    hit[crowded] = tile[crowded] <= bound[crowded, None]
-    return crowded
+def _rounded_up(bound: Array, dtype: np.dtype[Any]) -> Array:
+    """Return bounds in the precision of a tile, none of them lower and all finite."""
+    if dtype == np.float64:
+        return bound
+    kind: Any = dtype.type
+    most = np.nextafter(np.finfo(dtype).max, kind(0))
+    return np.asarray(np.nextafter(np.minimum(bound, most).astype(dtype), kind(np.inf)))
 
 
-def _merge(indices: Array, keys: Array, rows: Array, cols: Array, new: Array) -> None:
-    """Merge pairs (rows, cols) with keys ``new`` into the sorted lists, in place."""
+def _merge(indices: Array, keys: Array, rows: Array, cols: Array, new: Array, numbers: Array | None) -> Array:
+    """Merge pairs (rows, cols) with keys ``new`` into the sorted lists, in place; return the lists that changed."""
     b, k = indices.shape
-    # Lists first, then later columns in ascending order: a stable sort by (row, key) orders equal keys by index.
-    all_rows = np.concatenate((np.repeat(np.arange(b), k), rows)).astype(np.int16)
-    all_keys = np.concatenate((keys.ravel(), new))
-    all_cols = np.concatenate((indices.ravel(), cols))
-    order = np.lexsort((all_keys, all_rows))
-    first = np.zeros(b, dtype=np.int64)
-    np.cumsum(k + np.bincount(rows, minlength=b)[:-1], out=first[1:])
-    best = order[first[:, None] + np.arange(k)]
-    keys[:] = all_keys[best]
-    indices[:] = all_cols[best]
+    order = np.argsort(rows.astype(np.int16), kind="stable")  # a radix sort
+    rows, new, cols = rows[order], new[order], cols[order]
+    cols = cols if numbers is None else numbers[cols]
+    counts = np.bincount(rows, minlength=b)
+    place = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)  # of a pair among those of its list
+    # At most k pairs of a list at a time: a list with many does not widen the table of all others.
+    for first in range(0, int(counts.max(initial=0)), k):
+        part = np.flatnonzero((place >= first) & (place < first + k)) if counts.max() > k else slice(None)
+        lists = np.flatnonzero(counts > first)
+        width = k + min(k, int(counts.max()) - first)
+        all_keys = np.full((len(lists), width), np.inf)
+        all_cols = np.full((len(lists), width), np.iinfo(np.int64).max)
+        all_keys[:, :k], all_cols[:, :k] = keys[lists], indices[lists]
+        at = np.searchsorted(lists, rows[part]), k + place[part] - first
+        all_keys[at], all_cols[at] = new[part], cols[part]
+        best = _least(all_keys, all_cols, k)
+        keys[lists] = np.take_along_axis(all_keys, best, axis=1)
+        indices[lists] = np.take_along_axis(all_cols, best, axis=1)
+    return np.flatnonzero(counts)
+
+
+def _least(keys: Array, cols: Array, k: int) -> Array:
+    """Return the places of the k least entries of each row, sorted by (key, col)."""
+    order = np.argsort(keys, axis=1)[:, : k + 1]
+    found = np.take_along_axis(keys, order, axis=1)
+    # an unstable sort is three times as fast, and ties are rare in real numbers
+    tied = np.flatnonzero(((found[:, 1:] == found[:, :-1]) & np.isfinite(found[:, 1:])).any(axis=1))
+    order = order[:, :k]
+    if len(tied):
+        order[tied] = np.lexsort((cols[tied], keys[tied]), axis=1)[:, :k]
+    return order

@@ -12,9 +12,9 @@ TILE_QUERIES = 1024
 """Queries in a tile: many, because the rows are prepared once for all of them; row numbers must fit an int16."""
 
 
-def tile_shape(width: int, k: int) -> tuple[int, int]:
+def tile_shape(width: int, k: int, item: int = 8) -> tuple[int, int]:
     """Return the numbers of queries and rows of a tile, such that wide operands and long lists stay small too."""
-    numbers = TILE_BYTES // 8
+    numbers = TILE_BYTES // item
     queries = min(TILE_QUERIES, max(1, numbers // max(width // 4, 8 * k)))
     return queries, max(1, numbers // max(width // 4, queries))
 

@@ -54,6 +54,7 @@ def metricforge_register(registrar: Registrar) -> None:
     registrar.add("neighbors", "exact", "metricforge.neighbors:exact")
     registrar.add("neighbors", "tree", "metricforge.neighbors:tree")
     registrar.add("neighbors", "hamming", "metricforge.neighbors:hamming")
+    registrar.add("neighbors", "cells", "metricforge.neighbors:cells")
     registrar.add("neighbors", "pynndescent", "metricforge.neighbors:descent")
     for name in ("demo", "learn", "transform", "neighbors", "distance", "plugins", "datasets"):
         registrar.add("command", name, f"metricforge.shell.commands:{name.upper()}")

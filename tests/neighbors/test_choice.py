@@ -22,15 +22,20 @@ from metricforge import neighbors
         (1_000_000, 3, False, "tree"),
         (20_000, 16, True, "exact"),
         (32_561, 123, True, "exact"),
-        (60_000, 50, True, "exact"),
-        (120_000, 50, True, "pynndescent"),
-        (1_000_000, 64, True, "pynndescent"),
+        (40_000, 50, True, "exact"),
+        (120_000, 50, True, "cells"),
+        (1_000_000, 64, True, "cells"),
         (1_000_000, 64, False, "exact"),
     ],
 )
 def test_auto_by_shape(n, d, itself, expected):
     X = np.broadcast_to(np.arange(float(n))[:, None], (n, d))
     assert neighbors.choose(X, X if itself else X[:1000], itself) == expected
+
+
+def test_auto_is_exact_where_all_neighbors_are_asked_for():
+    X = np.broadcast_to(np.arange(1e6)[:, None], (1_000_000, 64))
+    assert neighbors.choose(X, X, True, recall=1) == "exact"
 
 
 def test_auto_has_no_tree_for_few_distinct_rows(rng):

@@ -11,7 +11,7 @@ from metricforge_cases.neighbors import (
 
 from metricforge import neighbors
 from metricforge.errors import InputError
-from metricforge.neighbors import choice, exhaustive, nndescent
+from metricforge.neighbors import choice
 
 
 @pytest.mark.parametrize("chunks", [3, 40, 100])
@@ -37,8 +37,7 @@ def test_many_chunks_become_one_where_every_pair_would_take_too_long(monkeypatch
     X = np.random.default_rng(5).normal(size=(100, 9))
     lazy = da.from_array(X, chunks=(30, -1))
     assert neighbors.search(lazy, 3)[0].numblocks[0] == 4
-    monkeypatch.setattr(choice, "DESCENT_SECONDS", 1e-9)
-    monkeypatch.setattr(nndescent, "descent_search", lambda X, Q, k, own, seed: exhaustive.exact_search(X, Q, k, own))
+    monkeypatch.setattr(choice, "CELLS_SECONDS", 1e-9)
     monkeypatch.setattr("metricforge.rows.cluster.task_bytes", lambda: 1000)  # one index is not split, however large
     found = neighbors.search(lazy, 3)[0]
     assert found.numblocks[0] == 1

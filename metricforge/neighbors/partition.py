@@ -1,0 +1,115 @@
+"""Cells: a partition of the space around centres, such that the neighbours of a row are in few cells."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..rows import draw
+from .contract import Array
+from .exhaustive import exact_search
+from .probing import Members, probe
+
+CELL_ROWS = 400
+"""Rows per cell: fewer make the search of a cell cheaper, and finding the nearest cells more expensive."""
+SAMPLED_ROWS = 16
+"""Rows of the sample per cell."""
+ROUNDS = 4
+"""Iterations of k-means; more change the cells little."""
+ONE_GROUP = 256
+"""Up to this many cells all centres are compared; beyond that, those of the nearest groups."""
+GROUP_SHARE = 4
+"""The groups visited contain at least this many cells per cell asked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Centres of cells, in groups.
+
+    Attributes
+    ----------
+    centres : (C, d) array
+        The centres of the cells, those of one group after another.
+    groups : (G, d) array
+        The centres of the groups.
+    starts : (G + 1,) int array
+        The cells of group g are ``starts[g]:starts[g + 1]``.
+    """
+
+    centres: Array
+    groups: Array
+    starts: Array
+
+    @property
+    def count(self) -> int:
+        """The number of cells C."""
+        return len(self.centres)
+
+    def nearest(self, X: Array, p: int) -> Array:
+        """Return the (n, p) cells nearest to each row, nearest first; -1 where the groups visited have fewer.
+
+        The answer for a row depends on that row only.  Cost per row: G distances and those to GROUP_SHARE p centres,
+        or to all centres where there are few.
+        """
+        p = min(p, self.count)
+        if len(self.groups) == 1:
+            return exact_search(self.centres, X, p, None)[0]
+        visited = 2 + -(-GROUP_SHARE * p * len(self.groups) // self.count)
+        near = exact_search(self.groups, X, min(len(self.groups), visited), None)[0]
+        members = Members(self.centres, np.arange(self.count), self.starts)
+        return probe(X, near, members, p)[0]
+
+
+def learn_cells(sample: Array, count: int, seed: int) -> Cells:
+    """Return about ``count`` cells by k-means on a sample of rows: first groups, then the cells of each group."""
+    sample = np.asarray(sample, dtype=np.float64)
+    count = min(count, len(sample))
+    if count <= ONE_GROUP:
+        centres = _k_means(sample, count, seed)
+        return Cells(centres, centres.mean(axis=0)[None], np.array([0, len(centres)]))
+    size = round(count**0.5)
+    groups = _k_means(sample[draw(len(sample), SAMPLED_ROWS * size, seed)], size, seed)
+    group = exact_search(groups, sample, 1, None)[0][:, 0]
+    order = np.argsort(group, kind="stable")
+    parts = np.split(sample[order], np.cumsum(np.bincount(group, minlength=len(groups)))[:-1])
+    found = [_k_means(part, max(1, round(count * len(part) / len(sample))), seed) for part in parts if len(part)]
+    groups = groups[[len(part) > 0 for part in parts]]
+    return Cells(np.concatenate(found), groups, np.cumsum([0, *map(len, found)]))
+
+
+def _k_means(sample: Array, count: int, seed: int) -> Array:
+    """Return the centres of at most ``count`` clusters by Lloyd's iteration from rows of the sample."""
+    centres = np.unique(sample[draw(len(sample), count, seed)], axis=0)
+    for _ in range(ROUNDS):
+        cell = exact_search(centres, sample, 1, None)[0][:, 0]
+        order = np.argsort(cell, kind="stable")
+        sizes = np.bincount(cell, minlength=len(centres))
+        taken = np.flatnonzero(sizes)
+        starts = (np.cumsum(sizes) - sizes)[taken]
+        centres = np.add.reduceat(sample[order], starts, axis=0) / sizes[taken, None]
+    return np.asarray(centres)
+
+
+def cell_count(n: int) -> int:
+    """Return the number of cells for n rows."""
+    return max(1, n // CELL_ROWS)
+
+
+def sample_rows(n: int, seed: int) -> Array:
+    """Return the numbers of the rows from which the cells of n rows are learned."""
+    return draw(n, SAMPLED_ROWS * cell_count(n), seed)
+
+
+def by_cell(home: Array, count: int) -> tuple[Array, Array]:
+    """Return the rows in the order of their cells, ascending in each cell, and where each cell starts."""
+    starts = np.zeros(count + 1, dtype=np.int64)
+    np.cumsum(np.bincount(home, minlength=count), out=starts[1:])
+    return np.argsort(home, kind="stable"), starts
+
+
+def members_of(X: Any, home: Array, count: int) -> Members:
+    """Return rows in memory in the order of their cells."""
+    order, starts = by_cell(home, count)
+    return Members(X[order], order, starts)
