@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import rows as _rows
-from ..errors import InputError
+from ..errors import InputError, MemoryBudgetError
 from ..rows import check_memory
 from . import storage
 from .cells import as_values, check_array, check_cell
@@ -38,7 +38,7 @@ from .raw import RawTable
 from .sources import COMPRESSED, STANDARD_INPUT, Dialect, extension
 from .table import Selection, Table, check_columns, feature_names, quoted
 from .texts import Texts
-from .untrusted import as_csr, check_array_size, check_regular
+from .untrusted import as_csr, check_archive, check_array_size, check_regular
 
 Array = NDArray[Any]
 
@@ -315,7 +315,10 @@ def _read_npz(path: Path, selection: Selection) -> Table:
     from scipy import sparse
 
     try:
+        check_archive(path)
         X: Any = sparse.csr_matrix(as_csr(sparse.load_npz(path)))
+    except MemoryBudgetError:
+        raise
     except Exception:  # zipfile, NumPy and SciPy raise errors of many types on broken files
         raise InputError(
             f"{quoted(path)} is not a sparse matrix of scipy.sparse.save_npz; save dense rows and labels as two files, "

@@ -247,7 +247,10 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     except OSError as error:
         raise ModelFileError(f"path: cannot read {shown}: {error.strerror}") from error
     with file:
-        head, arrays = _read_zip(file, shown)
+        try:
+            head, arrays = _read_zip(file, shown)
+        except OSError as error:  # for instance of a disk, or of a file of the system
+            raise ModelFileError(f"path: cannot read {shown}: {error.strerror}") from error
     with rebuilding(path):
         content = _Unpacker(arrays, head["plugins"], shown).content(head["content"])
         if not isinstance(content, dict):
@@ -302,7 +305,7 @@ def _read_zip(file: Any, shown: str) -> tuple[dict[str, Any], list[Any]]:
                     f"this one reads up to {FORMAT}); upgrade with pip install --upgrade metricforge"
                 )
             arrays = [_read_array(archive, name) for name in names]
-    except ModelFileError:
+    except (ModelFileError, OSError):
         raise
     except Exception as error:  # zipfile, NumPy and json raise errors of many types on such bytes
         raise ModelFileError(damaged) from error
@@ -328,7 +331,7 @@ def _check_members(archive: zipfile.ZipFile, size: int) -> list[str]:
 
 def _read_array(archive: zipfile.ZipFile, name: str) -> Any:
     with archive.open(name) as member:
-        check_array_size(member, archive.getinfo(name).file_size)
+        check_array_size(member, archive.getinfo(name).file_size, exact=True)
     with archive.open(name) as member:
         array = np.lib.format.read_array(member, allow_pickle=False)
     if array.dtype.kind not in ARRAYS:

@@ -26,6 +26,7 @@ REPORT: dict[str, Any] = {
     **dict.fromkeys(("objective", "gap", "seconds"), float | int | None),
     **dict.fromkeys(("n", "n_iter", "relations", "dropped", "updates"), int | None),
     **dict.fromkeys(("notes", "converted"), tuple | list | None),
+    "parts": tuple,
     "certificate": Certificate | str | None,
 }
 """The types of those fields of a report that the library uses."""
@@ -39,6 +40,8 @@ def check_report(report: Mapping[Any, Any]) -> None:
     for name in ("notes", "converted"):
         if not all(isinstance(text, str) for text in report.get(name) or ()):
             raise InputError(f"report: {name} holds something else than strings")
+    if not all(isinstance(part, dict) for part in report.get("parts", ())):
+        raise InputError("report: parts holds something else than reports")
     certificate = report.get("certificate")
     if isinstance(certificate, Certificate):
         str(certificate)

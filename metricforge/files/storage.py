@@ -374,6 +374,10 @@ def _on_worker(path: str) -> Iterator[None]:
         ) from None
     except OSError as error:
         raise InputError(f"{path!r} cannot be read or written on a worker: {error.strerror or error}") from None
+    except InputError:
+        raise
+    except (RuntimeError, ValueError) as error:  # of a decoder
+        raise InputError(f"{path!r} is damaged: {error}; restore it from a copy, or write it again") from None
 
 
 def _two_axes(shape: tuple[int, ...], path: Path) -> tuple[int, int]:

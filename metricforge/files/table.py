@@ -131,12 +131,12 @@ def check_columns(wanted: Sequence[str], known: Sequence[str], path: Path) -> No
 
 
 def row_counters(table: Table) -> list[str]:
-    """Return the columns that number the rows of a table in order, from 0 or from 1; none for sparse rows."""
+    """Return the columns that number the rows of a table in order, from any whole number; none for sparse rows."""
     X, names, n = table.rows, table.names, table.rows.shape[0]
     if not names or n < 3 or _rows.is_sparse(X):
         return []
     first, second, last = np.asarray(_rows.gathered(X[[0, 1, n - 1]]), dtype=np.float64)
-    may = ((first == 0) | (first == 1)) & (second == first + 1) & (last == first + n - 1)
+    may = (first == np.rint(first)) & (second == first + 1) & (last == first + n - 1)
     columns = {int(c): np.asarray(_rows.gathered(X[:, int(c)])) for c in np.flatnonzero(may)}
     return [names[c] for c, values in columns.items() if np.array_equal(values, np.arange(n) + first[c])]
 

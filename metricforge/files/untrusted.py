@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
@@ -11,6 +12,7 @@ import numpy as np
 
 from ..checks import check_sparse_indices
 from ..errors import InputError
+from ..rows import check_memory
 
 
 def check_regular(path: Path) -> None:
@@ -19,10 +21,11 @@ def check_regular(path: Path) -> None:
         raise InputError(f"{str(path)!r} is a pipe or a device, not a file; copy its content to a file first")
 
 
-def check_array_size(file: IO[bytes], size: int) -> None:
+def check_array_size(file: IO[bytes], size: int, *, exact: bool = False) -> None:
     """Raise ValueError unless a file or zip member of ``size`` bytes is a whole ``.npy`` array of no Python objects.
 
-    The header may declare any shape, and NumPy allocates what it declares before it reads.
+    The header may declare any shape, and NumPy allocates what it declares before it reads.  With ``exact``, nothing may
+    follow the array.
     """
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
@@ -30,8 +33,22 @@ def check_array_size(file: IO[bytes], size: int) -> None:
     if dtype.hasobject or min(shape, default=0) < 0:
         raise ValueError("it is not an array of numbers or strings")
     needed = math.prod(shape) * max(1, dtype.itemsize)
-    if needed > size - file.tell():
+    if needed > size - file.tell() or (exact and needed < size - file.tell()):
         raise ValueError(f"its header declares {needed} bytes of data, but {size - file.tell()} follow")
+
+
+def check_archive(path: Path) -> None:
+    """Raise unless the arrays of a ``.npz`` file are whole and fit the memory budget.
+
+    Compressed arrays may be a thousand times the size of the file.
+    """
+    with zipfile.ZipFile(path) as archive:
+        members = archive.infolist()
+        needed = 2 * sum(member.file_size for member in members)  # as read, and as CSR
+        check_memory(needed, f"reading {str(path)!r}", "split the file")
+        for member in members:
+            with archive.open(member) as file:
+                check_array_size(file, member.file_size)
 
 
 def check_distinct(names: Iterable[str], path: Path) -> None:

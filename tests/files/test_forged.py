@@ -156,6 +156,21 @@ def test_the_format_is_one_or_two(originals, tmp_path, version):
     refused(forge(tmp_path / "f.metric", head | {"format": version}, arrays))
 
 
+def test_an_array_is_followed_by_nothing(originals, tmp_path):
+    path = originals / "rbf.metric"
+    head, members = content_of(path)[0], members_of(path)
+    longer = [(name, content + bytes(8)) for name, content in members]
+    assert "damaged" in refused(forge_zip(tmp_path / "f.metric", head, longer))
+
+
+def test_an_error_of_the_disk_is_said(monkeypatch, originals):
+    def fails(*_):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(modelfile, "_digest", fails)
+    assert refused(originals / "rbf.metric").endswith("rbf.metric': Input/output error")
+
+
 def test_a_pipe_is_refused_instead_of_waited_for(tmp_path):
     os.mkfifo(tmp_path / "f.metric")
     code = "import sys, metricforge as mf; mf.load(sys.argv[1])"
@@ -179,6 +194,10 @@ def part(head, name):
 FORGED = {
     "negative seed": lambda head: part(head, "seed").__setitem__(1, -3),
     "report of a wrong type": lambda head: part(head, "report").__setitem__(1, {"dict": [["n", "many"]]}),
+    "parts that are no reports": lambda head: part(head, "report").__setitem__(1, {"dict": [["parts", 3]]}),
+    "parts that are no mappings": lambda head: part(head, "report").__setitem__(
+        1, {"dict": [["parts", {"tuple": [3]}]]}
+    ),
     "report with keys that are no names": lambda head: part(head, "report").__setitem__(1, {"dict": [[7, "x"]]}),
     "columns that are no names": lambda head: part(head, "columns").__setitem__(1, {"tuple": [1, 2, 3, 4]}),
     "certificate that cannot be shown": lambda head: part(head, "report").__setitem__(
@@ -282,3 +301,15 @@ def use(path):
         except (InputError, SolverError):
             pass
     return False
+
+
+def test_an_update_of_parts_that_no_fit_combined_is_refused(originals, tmp_path):
+    head, arrays = content_of(originals / "linear.metric")
+    linear = part(head, "start")[1]
+    part(head, "kernel")[1] = linear | {"name": "normalized", "fields": {"kernel": linear}}
+    with pytest.raises(InputError, match="the kernel of this metric is a Normalized, which krca did not learn"):
+        mf.load(forge(tmp_path / "f.metric", head, arrays)).update(X, mf.Chunklets(Y))
+    head, arrays = content_of(originals / "linear.metric")
+    part(head, "outcome")[1] = {"dict": [["chunklets", "many"]]}
+    with pytest.raises(InputError, match=r"^report\.\w+ must be a whole number"):
+        mf.load(forge(tmp_path / "f.metric", head, arrays)).update(X, mf.Chunklets(Y))

@@ -14,7 +14,7 @@ import pytest
 import scipy.sparse as sp
 from metricforge_cases.tables import X, put
 
-from metricforge.errors import InputError
+from metricforge.errors import InputError, MemoryBudgetError
 from metricforge.files import arrow, dialect, read, read_column, storage
 from metricforge.files.table import row_counters
 
@@ -294,7 +294,7 @@ def test_columns_that_number_the_rows(tmp_path):
     lines = ["from 0,from 1,late,twice,half,back"] + [
         f"{r},{r + 1},{r + 2},{r // 2},{r + 0.5},{5 - r}" for r in range(6)
     ]
-    assert row_counters(read(put(tmp_path / "d.csv", "\n".join(lines)))) == ["from 0", "from 1"]
+    assert row_counters(read(put(tmp_path / "d.csv", "\n".join(lines)))) == ["from 0", "from 1", "late"]
     np.save(tmp_path / "d.npy", np.column_stack([[5, 1, 2], [1, 2, 3], [0, 1, 3], [0, 2, 1]]))
     assert row_counters(read(tmp_path / "d.npy")) == ["1"]
     assert row_counters(read(tmp_path / "d.npy", lazy=True)) == ["1"]
@@ -315,3 +315,11 @@ def test_a_column_in_a_file_of_its_own(tmp_path):
     np.save(tmp_path / "two.npy", np.zeros((2, 2)))
     with pytest.raises(InputError, match="one value a row"):
         read_column(tmp_path / "two.npy")
+
+
+def test_an_npz_is_measured_before_it_is_read(tmp_path, monkeypatch):
+    path = tmp_path / "rows.npz"
+    sp.save_npz(path, sp.csr_array(np.ones((400, 400))))  # 2.6 MB that are 4 kB in the file
+    monkeypatch.setenv("METRICFORGE_MEMORY", "1MB")
+    with pytest.raises(MemoryBudgetError, match=r"^reading '.*rows.npz' would take 3.8 MB"):
+        read(path)

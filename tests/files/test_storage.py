@@ -123,3 +123,11 @@ def test_what_a_killed_worker_leaves_in_a_folder_is_passed_over(tmp_path, monkey
     storage.store(da.from_array(X, chunks=(20, 2)), tmp_path / "rows.parquet", ["a", "b", "c"])
     assert len(list((tmp_path / "rows.parquet").iterdir())) == 6
     np.testing.assert_array_equal(pd.read_parquet(tmp_path / "rows.parquet").to_numpy(), X)
+
+
+def test_a_damaged_chunk_is_said(tmp_path):
+    zarr.save_array(str(tmp_path / "rows.zarr"), np.arange(12.0).reshape(6, 2))
+    chunk = next(path for path in (tmp_path / "rows.zarr" / "c").rglob("*") if path.is_file())
+    chunk.write_bytes(b"nonsense")
+    with pytest.raises(InputError, match=r"rows.zarr' is damaged: .*; restore it from a copy, or write it again$"):
+        storage.open_rows(tmp_path / "rows.zarr").compute()

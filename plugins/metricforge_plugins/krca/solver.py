@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metricforge import rows as _rows
-from metricforge.checks import nearest, number_or, one_of
+from metricforge.checks import nearest, number, number_or, one_of, whole_number
 from metricforge.constraints import Chunklets, Constraint
 from metricforge.errors import InputError, UnknownNameError
 from metricforge.kernels import RBF, Kernel, Linear
@@ -149,19 +149,25 @@ class KernelRCA(Solver):
         one_of(hold, "hold", ("ridge", "epsilon"))
         assert isinstance(constraint, Chunklets)
         groups = groups_of(constraint)
+        before, counts = metric.report, ("singletons", "outside", "chunklets")
+        # a file may hold any kernel and any report
+        if not isinstance(metric.kernel, ChunkletKernel | ScatterKernel):
+            raise InputError(f"the kernel of this metric is a {type(metric.kernel).__name__}, which krca did not learn")
+        earlier = {name: whole_number(before.get(name), f"report.{name}", least=0) for name in counts}
+        number(before.get("objective"), "report.objective")
+        earlier_gap = number(before.get("gap"), "report.gap")
         learned: ChunkletKernel | ScatterKernel
         if isinstance(metric.kernel, ScatterKernel):
             learned, objective, gap = _add_scatter(metric.kernel, X, groups, hold, metric.seed)
         else:
             learned, objective, gap = _add_rows(metric, X, groups, hold)
-        before = metric.report
         outcome = {
-            **_outcome(learned.n, learned.epsilon, before["route"], groups),
-            **{name: before[name] + getattr(groups, name) for name in ("singletons", "outside")},
-            "chunklets": before["chunklets"] + len(groups.sizes),
+            **_outcome(learned.n, learned.epsilon, str(before.get("route")), groups),
+            **{name: earlier[name] + getattr(groups, name) for name in ("singletons", "outside")},
+            "chunklets": earlier["chunklets"] + len(groups.sizes),
             "hold": hold,
         }
-        return _solution(learned, objective, max(gap, before["gap"]), outcome, _notes(groups))
+        return _solution(learned, objective, max(gap, earlier_gap), outcome, _notes(groups))
 
 
 def _add_rows(metric: Any, X: Any, groups: Groups, hold: str) -> tuple[ChunkletKernel, float, float]:
