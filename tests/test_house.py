@@ -51,7 +51,14 @@ HEAVY = {
     "pynndescent": {"neighbors.nndescent"},
     "primme": {"eigen.backends"},
     "highspy": {"lpdesign.highs"},
-    "numba": {"neighbors.bits", "neighbors.nndescent", "kcr.loops", "lpdesign.gaussian"},
+    "numba": {
+        "neighbors.bits",
+        "neighbors.nndescent",
+        "kcr.loops",
+        "lmnn.loops",
+        "lpdesign.gaussian",
+        "nca.loops",
+    },
     "matplotlib": {"pages.figures"},
     "pyarrow": {"files.storage", "files.arrow"},
     "zarr": {"files.storage"},
@@ -60,7 +67,7 @@ HEAVY = {
 # Classes must exist to be subclassed, and loops to be compiled; these files are themselves imported when needed.
 AT_THE_TOP = {
     "sklearn": {"estimators.learner", "estimators.validation", "estimators.rule"},
-    "numba": {"neighbors.bits", "kcr.loops", "lpdesign.gaussian"},
+    "numba": {"neighbors.bits", "kcr.loops", "lmnn.loops", "lpdesign.gaussian", "nca.loops"},
     "highspy": {"lpdesign.highs"},
 }
 

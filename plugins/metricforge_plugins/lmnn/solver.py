@@ -1,0 +1,214 @@
+"""Large margin nearest neighbours: rows nearer to target neighbours of their class than to rows of other classes."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from metricforge.checks import number, number_or, whole_number, whole_number_or
+from metricforge.constraints import Constraint, Labels
+from metricforge.errors import ConvergenceWarning
+from metricforge.kernels import Linear, Standardized
+from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
+from metricforge.rows import Array
+from metricforge.space import LearnedKernel
+
+from .problem import Margins, coordinates, target_neighbours
+
+WIDTHS = (0.5, 0.1, 0.02, 0.004, 0.001)
+"""Widths on which the hinge is smoothed, one stage after the other."""
+STEPS = 40
+"""Steps of L-BFGS between two passes over all pairs of rows."""
+ROUNDS = 12
+"""The largest number of passes in one stage."""
+MEMORY = 20
+"""Gradients that L-BFGS keeps."""
+DEFINITION = "objective minus the value of a dual feasible point"
+
+
+@dataclass(frozen=True)
+class LMNN(Solver):
+    """Learn a metric in which rows are nearer to their targets than to rows of other classes, by a margin.
+
+    With φ the features of the base kernel, d_ij = (φ_i − φ_j)'M(φ_i − φ_j), T(i) the ``k`` nearest rows of the class of
+    row i under the base kernel, and l over the rows of other classes, minimise over M ⪰ 0
+
+        (1 − μ) Σ_i Σ_{j∈T(i)} d_ij + μ Σ_i Σ_{j∈T(i)} Σ_l [1 + d_ij − d_il]₊.
+
+    The problem is convex in M.  M = L'L is found by L-BFGS on L, in coordinates in which the first sum is ‖L‖², with
+    hinges smoothed on ever smaller widths, over the impostors l that pass so far; passes over all pairs of rows add
+    those that are missing.  The certificate is a duality gap of the whole problem.
+
+    Cost: 5 to 15 passes of O(n² r) time in float32; O(q r + n r m) a step for q listed impostors, a few hundred steps;
+    memory 16 n m bytes and at most 0.2 GB for the list.
+
+    Parameters
+    ----------
+    k : int
+        Target neighbours of a row; classes with fewer other rows use all of these.
+    mu : float in (0, 1)
+        The weight μ of the margins.
+    n_components : int, optional
+        The rank of L.  Default: all directions.  With fewer, the problem is not convex; the gap is then relative to the
+        best metric of any rank.
+    ridge : "auto" or float >= 0
+        Added to the first sum as ``ridge`` · c · tr M, with c the mean eigenvalue of Σ (φ_i − φ_j)(φ_i − φ_j)' over
+        targets.  "auto" is 0, or 1e-6 where this matrix is singular and the metric would be unbounded.
+    tol : float > 0
+        The gap to reach, relative to the objective.
+    max_iter : int
+        The largest number of steps of L-BFGS.
+
+    References
+    ----------
+    K. Q. Weinberger, L. K. Saul. Distance metric learning for large margin nearest neighbor classification. JMLR 10,
+    2009, eqs. (11)-(14).
+    """
+
+    k: int = 3
+    mu: float = 0.5
+    n_components: int | None = None
+    ridge: float | str = "auto"
+    tol: float = 5e-3
+    max_iter: int = 2000
+
+    accepts: ClassVar[tuple[type[Constraint], ...]] = (Labels,)
+
+    def __post_init__(self) -> None:
+        whole_number(self.k, "k")
+        number(self.mu, "mu", above=0, below=1)
+        whole_number_or(self.n_components, "n_components", [None])
+        number_or(self.ridge, "ridge", ["auto"], least=0)
+        number(self.tol, "tol", above=0)
+        whole_number(self.max_iter, "max_iter")
+
+    def _solve(self, problem: Problem) -> Solution:
+        assert isinstance(problem.constraint, Labels)
+        labels = problem.constraint
+        labels.check_two_classes()
+        rows = np.flatnonzero(labels.codes >= 0)
+        codes = labels.codes[rows]
+        Phi = problem.space.map.of_rows(problem.rows, rows, copies=3, gather=True)
+        i, j = target_neighbours(Phi, codes, self.k)
+        axes = coordinates(Phi, i, j, self.ridge)
+        margins = Margins(np.ascontiguousarray(Phi @ axes.back.T), codes, i, j, float(self.mu))
+        del Phi
+        start = self._start(margins, axes.root)
+        state = _descend(margins, start, float(self.tol), int(self.max_iter), problem)
+        L = state.L @ axes.back
+        truncated = len(L) < len(axes.root)
+        status = Status.OPTIMAL
+        if state.gap > self.tol * state.value:
+            status = Status.TRUNCATED if truncated else Status.STALLED
+            status = status if state.n_iter < self.max_iter else Status.ITERATION_LIMIT
+        if status in (Status.STALLED, Status.ITERATION_LIMIT):
+            warnings.warn(
+                f"lmnn stopped after {state.n_iter} steps with a gap of {state.gap / state.value:.2%} of the "
+                f"objective, above tol={self.tol:g}; raise max_iter or tol",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        alone = int(np.count_nonzero(np.bincount(codes) == 1))
+        notes: tuple[str, ...] = (f"{alone} class(es) have one row, which has no target neighbour",) if alone else ()
+        if axes.ridge:
+            notes += (f"the targets do not span all directions: a ridge of {axes.ridge:.3g} tr M was added",)
+        outcome: dict[str, Any] = {
+            "lower_bound": state.bound,
+            "impostors": int(margins.listed.nnz),
+            "targets": len(i),
+            "passes": len(state.trace),
+            "ridge": axes.ridge,
+            "learned_rank": int(np.linalg.matrix_rank(L, tol=1e-3 * np.linalg.norm(L, 2))),
+        }
+        return Solution(
+            kernel=LearnedKernel.of_factor(problem.space.map, L),
+            status=status,
+            objective=state.value,
+            certificate=Certificate("gap", state.gap, abs(state.value), DEFINITION),
+            n_iter=state.n_iter,
+            trace=tuple(state.trace),
+            outcome=outcome,
+            notes=notes,
+        )
+
+    def _start(self, margins: Margins, root: Array) -> Array:
+        """Return the base metric, or its principal axes, scaled to the margin."""
+        L = root
+        if self.n_components is not None and self.n_components < len(root):
+            Z = margins.F @ root.T
+            Z -= Z.mean(axis=0)
+            axes = np.linalg.eigh(Z.T @ Z)[1][:, ::-1][:, : self.n_components]
+            L = axes.T @ root
+        return np.asarray(margins.scale(L) * L)
+
+
+@dataclass(eq=False)
+class State:
+    """The best point so far, the best lower bound, and how many steps they took."""
+
+    L: Array
+    value: float = np.inf
+    bound: float = 0.0
+    n_iter: int = 0
+    trace: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def gap(self) -> float:
+        """The duality gap, never below 0 by rounding."""
+        return max(self.value - self.bound, 0.0)
+
+
+def _descend(margins: Margins, L: Array, tol: float, max_iter: int, problem: Problem) -> State:
+    """Minimise the objective from L until the gap is within ``tol``."""
+    state = State(L)
+    value, _ = margins.scan(L)
+    for width in WIDTHS:
+        for _ in range(ROUNDS):
+            L, steps = _steps(margins, L, width, min(STEPS, max_iter - state.n_iter), state, problem)
+            state.n_iter += steps
+            before, (value, added) = value, margins.scan(L)
+            bound, direction = margins.lower_bound(L, width)
+            state.bound = max(state.bound, bound)
+            if value < state.value:
+                state.L, state.value = L, value
+            state.trace += ((value, max(value - state.bound, 0.0)),)
+            if state.gap <= tol * state.value or state.n_iter >= max_iter:
+                return state
+            settled = steps < STEPS or abs(before - value) < 0.1 * tol * value
+            wider = margins.widened(L, direction, width) if settled and len(L) == L.shape[1] else L
+            if settled and wider is L and added <= 0.01 * margins.listed.nnz:
+                break
+            L = wider
+    return state
+
+
+def _steps(margins: Margins, L: Array, width: float, steps: int, state: State, problem: Problem) -> tuple[Array, int]:
+    """Take some steps of L-BFGS over the listed impostors; return the factor and the number of steps."""
+    from scipy.optimize import minimize
+
+    shape, done = L.shape, state.n_iter
+
+    def value(x: Array) -> tuple[float, Array]:
+        f, G = margins.value(x.reshape(shape), width)
+        return f, G.ravel()
+
+    def report(x: Array) -> None:
+        nonlocal done
+        done += 1
+        problem.step(done, objective=state.value, gap=state.gap) if np.isfinite(state.value) else problem.step(done)
+
+    found = minimize(
+        value,
+        L.ravel(),
+        jac=True,
+        method="L-BFGS-B",
+        callback=report,
+        options={"maxiter": steps, "maxcor": MEMORY, "ftol": 1e-9, "gtol": 1e-12},
+    )
+    return found.x.reshape(shape), int(found.nit)
+
+
+METHOD = Method(constraint=Labels, kernel=Standardized(Linear(), by="range"), solver=LMNN(), rank=200)

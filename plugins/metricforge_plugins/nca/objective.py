@@ -1,0 +1,86 @@
+"""The objective of NCA: over all pairs of rows, or over the nearest neighbours of each row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from metricforge.neighbors import search
+from metricforge.rows import Array
+
+BLOCK = 2**21
+"""Distances that are held at a time: 16 MB."""
+
+
+@dataclass(eq=False)
+class Softmax:
+    """f(L) = Σ_i p_i − ρ‖L‖² with p_i = Σ_j p_ij over the rows j ≠ i of the class of i, p_ij ∝ exp(−‖L(x_i − x_j)‖²).
+
+    Attributes
+    ----------
+    F : (n, m) array
+    codes : (n,) int array
+    penalty : float
+        ρ.
+    near : (n, k) int array or None
+        The rows j that `listed` compares row i with; `refresh` sets them.
+    coverage : float
+        The mean share of Σ_j exp(−d_ij) that they hold.
+    """
+
+    F: Array
+    codes: Array
+    penalty: float
+    near: Array | None = None
+    coverage: float = 0.0
+    _total: Array = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._total = np.zeros(len(self.F))
+
+    def exact(self, L: Array) -> tuple[float, Array]:
+        """Return f and its gradient in L (r, m).  Cost: three products of O(n² r), one block of 16 MB."""
+        from .loops import weigh
+
+        n = len(self.F)
+        Z = self.F @ L.T
+        norms = np.square(Z).sum(axis=1)
+        G = np.zeros_like(Z)
+        f = 0.0
+        rows = max(1, BLOCK // n)
+        for start in range(0, n, rows):
+            part = slice(start, start + rows)
+            W = Z[part] @ Z.T
+            W *= -2
+            W += norms
+            W += norms[part, None]
+            np.maximum(W, 0, out=W)
+            f += weigh(W, start, self.codes, self._total)
+            # −Σ_j (w_ij + w_ji)(z_i − z_j), where Σ_j w_ij = 0
+            G[part] += W @ Z
+            G += W.T @ Z[part]
+            G -= W.sum(axis=0)[:, None] * Z
+        return self._penalised(f, G, L)
+
+    def listed(self, L: Array) -> tuple[float, Array]:
+        """Return f and its gradient with p_ij over the listed neighbours only.  Cost: O(n k r + n r m)."""
+        from .loops import listed
+
+        assert self.near is not None
+        Z = self.F @ L.T
+        G = np.zeros_like(Z)
+        return self._penalised(listed(Z, self.near, self.codes, G), G, L)
+
+    def _penalised(self, f: float, G: Array, L: Array) -> tuple[float, Array]:
+        return f - self.penalty * float(np.vdot(L, L)), 2 * (G.T @ self.F) - 2 * self.penalty * L
+
+    def refresh(self, L: Array, k: int) -> float:
+        """List the k nearest rows under L, measure their coverage, and return the exact f."""
+        f = self.exact(L)[0]
+        index, distance = search(self.F @ L.T, k, method="exact")
+        self.near = index.astype(np.int64)
+        with np.errstate(under="ignore"):
+            held = np.exp(-np.square(distance) - self._total[:, None]).sum(axis=1)
+        self.coverage = float(np.minimum(held, 1).mean())
+        return f

@@ -1,0 +1,175 @@
+"""Neighbourhood components analysis: a metric for nearest neighbours that are drawn at random."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from metricforge.checks import number, whole_number, whole_number_or
+from metricforge.constraints import Constraint, Labels
+from metricforge.errors import InputError
+from metricforge.kernels import Linear, Standardized
+from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
+from metricforge.rows import Array
+from metricforge.space import LearnedKernel
+
+from .objective import Softmax
+
+EXACT = 500
+"""Up to this many rows all pairs are compared in every step."""
+NEIGHBOURS = 100
+"""Rows that a row is compared with otherwise.  Fewer than 40 make the objective fall."""
+STEPS = 15
+"""Steps between two searches for neighbours."""
+COVERED = 0.9
+"""The share of the sum over all rows that the neighbours must hold; below it, steps compare all pairs."""
+MEMORY = 10
+"""Gradients that L-BFGS keeps."""
+DEFINITION = "norm of the gradient of the mean accuracy, times the norm of L"
+
+
+@dataclass(frozen=True)
+class NCA(Solver):
+    """Learn a metric that maximises the expected leave-one-out accuracy of a random nearest neighbour.
+
+    With φ the features of the base kernel and p_ij ∝ exp(−‖L(φ_i − φ_j)‖²) over j ≠ i, maximise over L
+
+        Σ_i Σ_{j of the class of i} p_ij − ρ‖L‖².
+
+    L-BFGS from the base metric.  Beyond 500 rows, steps compare a row with its 100 nearest, which are searched anew
+    every 15 steps; the result is measured over all pairs.  The problem is not convex: the certificate is the norm of
+    the gradient, and another start may end elsewhere.
+
+    Cost: O(n² r) for each exact value and each search, O(100 n r + n r m) a step; memory 16 n m bytes and 16 MB.
+
+    Parameters
+    ----------
+    n_components : int, optional
+        The number of rows of L; default: all features.  The start is then the principal axes.
+    penalty : float >= 0
+        ρ.  Without it, training accuracy tends to 1 and distances grow.
+    tol : float > 0
+        Stop when a round of steps gains less than this share of the objective, or the gradient of the mean accuracy
+        times the norm of L is this small.
+    max_iter : int
+        The largest number of steps.
+
+    References
+    ----------
+    J. Goldberger, S. Roweis, G. Hinton, R. Salakhutdinov. Neighbourhood components analysis. NIPS 2004, eqs. (1)-(5).
+    """
+
+    n_components: int | None = None
+    penalty: float = 0.0
+    tol: float = 1e-3
+    max_iter: int = 300
+
+    accepts: ClassVar[tuple[type[Constraint], ...]] = (Labels,)
+
+    def __post_init__(self) -> None:
+        whole_number_or(self.n_components, "n_components", [None])
+        number(self.penalty, "penalty", least=0)
+        number(self.tol, "tol", above=0)
+        whole_number(self.max_iter, "max_iter")
+
+    def _solve(self, problem: Problem) -> Solution:
+        assert isinstance(problem.constraint, Labels)
+        labels = problem.constraint
+        labels.check_two_classes()
+        rows = np.flatnonzero(labels.codes >= 0)
+        if len(labels.classes) == len(rows):
+            raise InputError("y: every class has one labelled row, so no neighbour can be right; label more rows")
+        Phi = problem.space.map.of_rows(problem.rows, rows, copies=2, gather=True)
+        Phi -= Phi.mean(axis=0)  # distances do not change, and products keep more digits
+        softmax = Softmax(Phi, labels.codes[rows], float(self.penalty))
+        state = _ascend(softmax, _start(Phi, self.n_components), float(self.tol), int(self.max_iter), problem)
+        f, G = softmax.exact(state.L)
+        slope = float(np.linalg.norm(G) * np.linalg.norm(state.L)) / len(rows)
+        status = Status.STATIONARY
+        if slope > self.tol:
+            status = Status.ITERATION_LIMIT if state.n_iter >= self.max_iter else Status.STALLED
+        outcome: dict[str, Any] = {
+            "accuracy": (f + self.penalty * float(np.vdot(state.L, state.L))) / len(rows),
+            "coverage": softmax.coverage if softmax.near is not None else 1.0,
+            "neighbours": 0 if softmax.near is None else softmax.near.shape[1],
+        }
+        return Solution(
+            kernel=LearnedKernel.of_factor(problem.space.map, state.L),
+            status=status,
+            objective=f,
+            certificate=Certificate("gradient", slope, None, DEFINITION),
+            n_iter=state.n_iter,
+            trace=tuple(state.trace),
+            outcome=outcome,
+        )
+
+
+def _start(Phi: Array, n_components: int | None) -> Array:
+    """Return the identity, or the principal axes of centred rows."""
+    m = Phi.shape[1]
+    if n_components is None or n_components >= m:
+        return np.eye(m)
+    return np.ascontiguousarray(np.linalg.eigh(Phi.T @ Phi)[1][:, ::-1][:, :n_components].T)
+
+
+@dataclass(eq=False)
+class State:
+    """The best factor so far, its objective, and how many steps it took."""
+
+    L: Array
+    value: float = -np.inf
+    n_iter: int = 0
+    trace: tuple[tuple[float, float], ...] = ()
+
+
+def _ascend(softmax: Softmax, L: Array, tol: float, max_iter: int, problem: Problem) -> State:
+    """Maximise f from L; the trace has exact values and what the round gained."""
+    n = len(softmax.F)
+    state = State(L)
+    if n <= EXACT:
+        L, state.n_iter = _steps(softmax.exact, L, max_iter, tol, state, problem)
+        state.L, state.value = L, softmax.exact(L)[0]
+        state.trace = ((state.value, 0.0),)
+        return state
+    while True:
+        value = softmax.refresh(L, min(NEIGHBOURS, n - 1))
+        gain = value - state.value
+        if gain > 0:
+            state.L, state.value = L, value
+        state.trace += ((value, gain if np.isfinite(gain) else 0.0),)
+        if gain <= tol * abs(value) or state.n_iter >= max_iter:
+            return state
+        compared = softmax.listed if softmax.coverage >= COVERED else softmax.exact
+        L, steps = _steps(compared, L, min(STEPS, max_iter - state.n_iter), tol, state, problem)
+        state.n_iter += steps
+        if steps == 0:
+            return state
+
+
+def _steps(function: Any, L: Array, steps: int, tol: float, state: State, problem: Problem) -> tuple[Array, int]:
+    """Take steps of L-BFGS until the slope is within ``tol``; return the factor and the number of steps."""
+    from scipy.optimize import minimize
+
+    shape, done, slope = L.shape, 0, np.inf
+
+    def value(x: Array) -> tuple[float, Array]:
+        nonlocal slope
+        f, G = function(x.reshape(shape))
+        slope = float(np.linalg.norm(G) * np.linalg.norm(x)) / problem.n
+        return -f, -G.ravel()
+
+    def report(x: Array) -> None:
+        nonlocal done
+        done += 1
+        problem.step(state.n_iter + done)
+        if slope <= 0.5 * tol:
+            raise StopIteration
+
+    options = {"maxiter": steps, "maxcor": MEMORY, "ftol": 1e-4 * tol, "gtol": 1e-9}
+    found = minimize(value, L.ravel(), jac=True, method="L-BFGS-B", callback=report, options=options)
+    return found.x.reshape(shape), done
+
+
+METHOD = Method(constraint=Labels, kernel=Standardized(Linear(), by="range"), solver=NCA(), rank=200)

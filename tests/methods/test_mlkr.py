@@ -1,0 +1,85 @@
+"""MLKR against finite differences and a general solver."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from metricforge_plugins.mlkr import solver
+from metricforge_plugins.mlkr.solver import MLKR, leave_one_out
+from numpy.testing import assert_allclose
+from scipy.optimize import approx_fprime, minimize
+from scipy.sparse import csr_array
+
+import metricforge as mf
+from metricforge.errors import InputError
+from metricforge.kernels import RBF
+
+
+def data(n=40, d=3, seed=0):
+    X = np.random.default_rng(seed).normal(size=(n, d))
+    return X, np.sin(2 * X[:, 0]) + 0.1 * X[:, 1]
+
+
+def by_hand(L, X, y):
+    error = 0.0
+    for i in range(len(X)):
+        k = np.exp(-np.square((X - X[i]) @ L.T).sum(axis=1))
+        k[i] = 0
+        error += (k @ y / k.sum() - y[i]) ** 2
+    return error
+
+
+def test_value_and_gradient(monkeypatch):
+    monkeypatch.setattr(solver, "BLOCK", 300)  # several blocks
+    X, y = data()
+    L = np.random.default_rng(1).normal(size=(2, 3))
+    f, G = leave_one_out(L, X, y)
+    assert_allclose(f, by_hand(L, X, y), rtol=1e-10)
+    slope = approx_fprime(L.ravel(), lambda x: by_hand(x.reshape(2, 3), X, y), 1e-7)
+    assert_allclose(G.ravel(), slope, rtol=1e-3, atol=1e-4 * np.abs(slope).max())
+
+
+def test_a_general_solver_without_gradients_finds_nothing_lower_nearby():
+    X, y = data(25)
+    metric = mf.learn(X, y, method="mlkr", kernel="linear", n_components=1, tol=1e-5)
+    report = metric.report
+    other = minimize(lambda x: by_hand(x.reshape(1, 3), X, y), metric.kernel.L.ravel(), method="Nelder-Mead")
+    assert report.status == "stationary"
+    assert report.certificate.kind == "gradient"
+    assert_allclose(report.objective, by_hand(metric.kernel.L, X, y), rtol=1e-8)
+    assert report.objective <= other.fun * (1 + 1e-5)
+
+
+def test_a_bare_array_is_targets_and_noise_columns_lose_weight():
+    X, y = data(80)
+    metric = mf.learn(X, y, method="mlkr", kernel="linear")
+    assert metric.report.converted == ()
+    assert metric.report.r2 > 0.8
+    weight = metric.kernel.W.diagonal()
+    assert weight[0] > 5 * weight[2]
+    assert mf.MetricLearner("mlkr", kernel="linear").fit(X, y).metric_.report.r2 > 0.8
+    assert mf.Targets(y).score(distances(metric, X)) > mf.Targets(y).score(distances(None, X))
+    with pytest.raises(InputError, match="no conversion leads from Labels to Targets"):
+        mf.learn(X, mf.Labels(y > 0), method="mlkr")
+
+
+def distances(metric, X):
+    kernel = mf.kernels.Linear() if metric is None else metric.kernel
+    return mf.constraints.Distances(kernel, X)
+
+
+def test_unknown_values_rows_and_kernels():
+    X, y = data()
+    some = np.where(np.arange(40) < 30, y, np.nan)
+    half = mf.learn(X, mf.Targets(some), method="mlkr", kernel="linear")
+    assert half.report.unknown == 10
+    assert_allclose(half.report.objective, mf.learn(X[:30], y[:30], method="mlkr", kernel="linear").report.objective)
+    dense, sparse = (mf.learn(A, y, method="mlkr", kernel="linear", max_iter=3) for A in (X, csr_array(X)))
+    assert_allclose(sparse.distance(X), dense.distance(X), rtol=1e-5, atol=1e-6)
+    assert mf.learn(X, y, method="mlkr", kernel=RBF("median"), rank=10, max_iter=20).report.r2 > 0
+    with pytest.raises(InputError, match="all values are equal"):
+        mf.learn(X, np.ones(40), method="mlkr")
+    with pytest.raises(InputError, match="which is no number"):
+        mf.learn(X, ["a", "b"] * 20, method="mlkr")
+    with pytest.raises(InputError, match="max_iter"):
+        MLKR(max_iter=0)

@@ -1,0 +1,95 @@
+"""NCA against scikit-learn's objective and gradient; neighbours against all pairs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from metricforge_plugins.nca import objective, solver
+from metricforge_plugins.nca.objective import Softmax
+from metricforge_plugins.nca.solver import NCA
+from numpy.testing import assert_allclose
+from scipy.sparse import csr_array
+from sklearn.neighbors import NeighborhoodComponentsAnalysis
+
+import metricforge as mf
+from metricforge.errors import InputError
+from metricforge.kernels import RBF
+
+
+def data(n=90, d=4, seed=0):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(3, size=n)
+    return rng.normal(size=(n, d)) + 1.5 * rng.normal(size=(3, d))[y], y
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 4.0])
+@pytest.mark.parametrize("r", [2, 4])
+def test_objective_and_gradient_are_scikit_learns(scale, r, monkeypatch):
+    monkeypatch.setattr(objective, "BLOCK", 1000)  # several blocks
+    X, y = data()
+    L = scale * np.random.default_rng(1).normal(size=(r, 4))
+    peer = NeighborhoodComponentsAnalysis()
+    peer.n_iter_ = 0
+    loss, gradient = peer._loss_grad_lbfgs(L.ravel(), X, y[:, None] == y, -1.0)
+    f, G = Softmax(X, y, 0.0).exact(L)
+    assert_allclose(f, -loss, rtol=1e-9)
+    assert_allclose(G.ravel(), -gradient, rtol=1e-6, atol=1e-8 * np.abs(gradient).max())
+
+
+def test_neighbours_that_cover_everything_give_the_exact_values():
+    X, y = data()
+    softmax = Softmax(X, y, 0.1)
+    L = np.random.default_rng(2).normal(size=(3, 4))
+    assert softmax.refresh(L, 89) == pytest.approx(softmax.exact(L)[0])
+    assert softmax.coverage == pytest.approx(1)
+    f, G = softmax.listed(L)
+    expected, H = softmax.exact(L)
+    assert_allclose(f, expected, rtol=1e-10)
+    assert_allclose(G, H, rtol=1e-8, atol=1e-8)
+    softmax.refresh(0.01 * L, 10)
+    assert 0.05 < softmax.coverage < 0.3
+
+
+def test_it_ends_where_the_gradient_vanishes_and_no_worse_than_scikit_learn():
+    X, y = data()
+    metric = mf.learn(X, y, method="nca", kernel="linear", max_iter=2000, tol=1e-6)
+    report = metric.report
+    peer = NeighborhoodComponentsAnalysis(init="identity", tol=1e-9, max_iter=2000).fit(X, y)
+    theirs = Softmax(X, y, 0.0).exact(peer.components_)[0]
+    assert report.objective >= 0.98 * theirs
+    assert report.objective == pytest.approx(Softmax(X, y, 0.0).exact(metric.kernel.L)[0])
+    assert report.certificate.kind == "gradient"
+    assert report.accuracy == pytest.approx(report.objective / 90)
+    assert report.status in ("stationary", "stalled", "iteration_limit")
+
+
+def test_the_penalised_problem_is_stationary():
+    X, y = data()
+    report = mf.learn(X, y, method="nca", kernel="linear", penalty=0.5, max_iter=2000).report
+    assert report.status == "stationary"
+    assert report.gap <= 1e-3
+
+
+def test_steps_over_neighbours_reach_what_all_pairs_reach(monkeypatch):
+    X, y = data(300)
+    exact = mf.learn(X, y, method="nca", kernel="linear").report
+    monkeypatch.setattr(solver, "EXACT", 100)
+    metric = mf.learn(X, y, method="nca", kernel="linear")
+    assert metric.report.neighbours == 100
+    assert metric.report.objective >= 0.97 * exact.objective
+    assert metric.report.objective == pytest.approx(Softmax(X, y, 0.0).exact(metric.kernel.L)[0])
+
+
+def test_rank_rows_and_kernels():
+    X, y = data()
+    low = mf.learn(X, y, method="nca", kernel="linear", n_components=2, max_iter=20)
+    assert low.transform(X).shape == (90, 2)
+    dense, sparse = (mf.learn(A, y, method="nca", kernel="linear", max_iter=3) for A in (X, csr_array(X)))
+    assert_allclose(sparse.distance(X), dense.distance(X), rtol=1e-5, atol=1e-6)
+    curved = mf.learn(X, y, method="nca", kernel=RBF("median"), rank=15, max_iter=20)
+    assert curved.report.objective > 30
+    with pytest.raises(InputError, match="every class has one labelled row"):
+        mf.learn(X[:3], [0, 1, 2], method="nca", kernel="linear")
+    for options in ({"penalty": -1}, {"tol": 0}, {"max_iter": 0}, {"n_components": 0}):
+        with pytest.raises(InputError, match=next(iter(options))):
+            NCA(**options)
