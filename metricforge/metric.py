@@ -21,6 +21,7 @@ from .files import model as modelfile
 from .files import probe
 from .files.model import MissingPart
 from .files.origin import Origin
+from .index import Index, make
 from .join import Relations
 from .kernels import Kernel, Mixture, is_number
 from .neighbors import Search
@@ -194,6 +195,25 @@ class Metric:
         most = min(n, 2 * k)
         candidates, _ = neighbors.search(self._training, most, queries=self.embedding(A), method=method, seed=self.seed)
         return self._reorder(A, candidates, k)
+
+    def index(
+        self, *, k: int = 10, recall: float = 0.95, by: str = "distance", path: str | os.PathLike[str] | None = None
+    ) -> Index:
+        """Return an index of the training rows, for many small searches: ``metric.index().search(A, k=10)``.
+
+        Parameters
+        ----------
+        k : int
+            The number of neighbours for which ``recall`` is to hold; searches may ask for any other number.
+        recall : float in (0, 1]
+            The share of true neighbours to find, estimated on a sample; 1 compares all rows.
+        by : {"distance"}
+            What nearest means.
+        path : path, optional
+            A folder.  If it exists, the index there is opened without being built again; otherwise it is written
+            there, and the rows are mapped into memory.  Training rows may then be a dask array.
+        """
+        return make(self, k, recall, by, path)
 
     def _search_chunks(self, rows: Any, A: Any, k: int, method: str | Search) -> tuple[Any, Any]:
         if self.embedding_is_exact:

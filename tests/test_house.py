@@ -26,7 +26,7 @@ LAYERS = [
     ["shell.__init__", "shell.command", "shell.output"],
     ["neighbors", "constraints", "kernels", "registry.progress", "datasets", "files.storage", "files.untrusted"],
     ["space", "registry", "files.sources", "files.cells", "files.table", "files.texts", "files.dates", "files.raw"],
-    ["problem"],
+    ["problem", "index"],
     ["files.preparation", "files.origin"],
     ["files.model", "files.probe", "join"],
     ["metric"],

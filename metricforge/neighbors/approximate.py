@@ -20,6 +20,10 @@ MOST_SHARE = 0.25
 """From this share of the rows on, comparing all of them is faster."""
 
 
+GROWTH = 1.15
+"""Ratio of the numbers of cells that are tried."""
+
+
 class Plan(NamedTuple):
     """How many cells to search, and what to expect of it.
 
@@ -35,54 +39,48 @@ class Plan(NamedTuple):
     recall: float
 
 
-def plan(ranks: Array, k: int, recall: float, cells: int) -> Plan:
-    """Choose the number of cells to search.
-
-    Parameters
-    ----------
-    ranks : (s, l) int array
-        For s sampled rows, the places of the cells of the rows that are no further than the k-th neighbour, among the
-        cells nearest to the sampled row: a neighbour is found if so many cells are searched.  Ties make l > k.
-    k : int
-    recall : float
-        The share to reach, less one standard error.
-    cells : int
-        The number of cells there are.
-    """
-    half = len(ranks) // 2
-    # the place from which on the j-th neighbour is found, whichever of tied rows it is
-    places = np.sort(ranks, axis=1)[:, :k] + 1
-    most = max(1, int(MOST_SHARE * cells))
-    for p in range(1, most + 1):
-        found = (places[:half] <= p).mean(axis=1)
-        if found.mean() - found.std() / max(1, half) ** 0.5 >= recall:
-            return Plan(p, float((places[half:] <= p).mean()))
-    return Plan(0, 1.0)
-
-
-def neighbor_ranks(cells: Cells, rows: Array, near: Array, distances: Array, homes: Array, k: int) -> Array:
-    """Return the ranks for `plan` from the true lists of sampled rows.
+def plan(cells: Cells, rows: Array, homes: Array, distances: Array, k: int, recall: float) -> Plan:
+    """Choose the number of cells to search from the true lists of sampled rows.
 
     Parameters
     ----------
     cells : Cells
     rows : (s, d) array
         The sampled rows.
-    near, distances : (s, l) arrays, l >= k
-        Their true neighbours, more than k so that ties at the k-th are known.
-    homes : (s, l) int array
-        The cells of the neighbours.
+    homes, distances : (s, l) arrays, l >= k
+        The cells of their true neighbours, and their distances; l > k so that ties at the k-th place are known.
+    k : int
+    recall : float
+        The share to reach, less one standard error, on the first half of the rows; the other half gives the estimate.
     """
-    asked = max(1, int(MOST_SHARE * cells.count))
-    order = cells.nearest(rows, asked)  # (s, asked)
-    ranks = np.full(near.shape, cells.count)
-    for i, (cell, home) in enumerate(zip(order, homes, strict=True)):
-        place = np.full(cells.count + 1, cells.count)
-        place[cell[::-1]] = np.arange(len(cell))[::-1]
-        place[-1] = cells.count
-        ranks[i] = place[home]
-    ranks[distances > distances[:, k - 1 : k]] = cells.count
-    return ranks
+    half = max(1, len(rows) // 2)
+    most, p = max(1, int(MOST_SHARE * cells.count)), 1
+    while p <= most:
+        # the groups that are visited depend on the number of cells asked for, so each number is tried as it will be
+        places = _places(cells.nearest(rows, p), homes, distances, k, cells.count)
+        found = (places < cells.count).mean(axis=1)
+        first, other = found[:half], found[half:]
+        if first.mean() - first.std() / half**0.5 >= recall:
+            return Plan(p, float(other.mean()) if len(other) else float(first.mean()))
+        p = max(p + 1, int(GROWTH * p))
+    return Plan(0, 1.0)
+
+
+def _places(near: Array, homes: Array, distances: Array, k: int, none: int) -> Array:
+    """Return for each sampled row the places of the cells in which its k neighbours are; ``none`` where they are not.
+
+    ``near`` has the cells searched for each row.  Of tied neighbours, those in the nearest cells count.
+    """
+    places = np.full(homes.shape, none)
+    for place in range(near.shape[1] - 1, -1, -1):
+        places[homes == near[:, place : place + 1]] = place
+    places[distances > distances[:, k - 1 : k]] = none
+    return np.asarray(np.sort(places, axis=1)[:, :k])
+
+
+def pilot_rows(n: int, seed: int) -> Array:
+    """Return the numbers of the rows whose true neighbours are searched."""
+    return draw(n, PILOT, seed + 1)
 
 
 def cell_search(X: Array, Q: Array, k: int, own: Array | None, recall: float, seed: int) -> tuple[Found, float]:
@@ -93,10 +91,10 @@ def cell_search(X: Array, Q: Array, k: int, own: Array | None, recall: float, se
     """
     n, q = len(X), len(Q)
     cells = learn_cells(X[sample_rows(n, seed)], cell_count(n), seed)
-    chosen = draw(q, PILOT, seed + 1)
+    chosen = pilot_rows(q, seed)
     near, distances = exact_search(X, Q[chosen], min(2 * k, n - (own is not None)), None if own is None else chosen)
     homes = cells.nearest(X[near.ravel()], 1)[:, 0].reshape(near.shape)
-    scheme = plan(neighbor_ranks(cells, Q[chosen], near, distances, homes, k), k, recall, cells.count)
+    scheme = plan(cells, Q[chosen], homes, distances, k, recall)
     if not scheme.cells:
         return exact_search(X, Q, k, own), 1.0
     home = np.empty(n, dtype=np.int64)

@@ -20,7 +20,7 @@ ROUNDS = 4
 """Iterations of k-means; more change the cells little."""
 ONE_GROUP = 256
 """Up to this many cells all centres are compared; beyond that, those of the nearest groups."""
-GROUP_SHARE = 4
+GROUP_SHARE = 12
 """The groups visited contain at least this many cells per cell asked for."""
 
 
@@ -56,7 +56,7 @@ class Cells:
         p = min(p, self.count)
         if len(self.groups) == 1:
             return exact_search(self.centres, X, p, None)[0]
-        visited = 2 + -(-GROUP_SHARE * p * len(self.groups) // self.count)
+        visited = 4 + -(-GROUP_SHARE * p * len(self.groups) // self.count)
         near = exact_search(self.groups, X, min(len(self.groups), visited), None)[0]
         members = Members(self.centres, np.arange(self.count), self.starts)
         return probe(X, near, members, p)[0]

@@ -58,3 +58,4 @@ def metricforge_register(registrar: Registrar) -> None:
     registrar.add("neighbors", "pynndescent", "metricforge.neighbors:descent")
     for name in ("demo", "learn", "transform", "neighbors", "distance", "plugins", "datasets"):
         registrar.add("command", name, f"metricforge.shell.commands:{name.upper()}")
+    registrar.add("command", "index", "metricforge.shell.index:INDEX")

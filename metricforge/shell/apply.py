@@ -52,7 +52,7 @@ def neighbors(args: Namespace) -> None:
         indices, distances = found = metric.neighbors(table.rows, k=args.k + (own is not None), method=args.method)
         if own is not None:
             indices, distances = without_own(*found, own)
-        lines = _neighbor_lines(indices, distances)
+        lines = neighbor_lines(indices, distances)
         if _rows.is_dask(indices):
             output(args, NEIGHBOR_COLUMNS, lines, {"indices": indices, "distances": distances})
             return
@@ -94,7 +94,7 @@ def without_own(indices: Any, distances: Any, own: Array) -> tuple[Array, Array]
     return indices[~itself].reshape(shape), distances[~itself].reshape(shape)
 
 
-def _neighbor_lines(indices: Any, distances: Any) -> Any:
+def neighbor_lines(indices: Any, distances: Any) -> Any:
     """Return one line for each neighbour: row, place, neighbour, distance."""
     if not _rows.is_dask(indices):
         return _lines(indices, distances)

@@ -95,10 +95,13 @@ def test_rows_without_structure_are_compared_with_all():
 
 
 def test_plan_counts_ties_and_keeps_half_of_the_rows_for_the_estimate():
-    ranks = np.tile([[0, 3, 1]], (10, 1))  # k = 2: the second neighbour is tied, and one copy is in the second cell
-    assert approximate.plan(ranks, 2, 0.95, cells=100) == (2, 1.0)
-    ranks = np.concatenate([np.zeros((5, 2), dtype=int), np.ones((5, 2), dtype=int)])
-    assert approximate.plan(ranks, 2, 0.95, cells=100) == (1, 0.0)
+    cells = partition.Cells(np.arange(8.0)[:, None], np.zeros((1, 1)), np.array([0, 8]))
+    rows = np.full((10, 1), 0.2)  # nearest cells 0, 1, 2, ...
+    # k = 2: the second neighbour is tied, and one of the tied rows is in the second cell
+    homes, distances = np.tile([0, 3, 1], (10, 1)), np.tile([1.0, 2.0, 2.0], (10, 1))
+    assert approximate.plan(cells, rows, homes, distances, 2, 0.95) == (2, 1.0)
+    homes = np.repeat([[0, 0], [1, 1]], 5, axis=0)
+    assert approximate.plan(cells, rows, homes, np.ones((10, 2)), 2, 0.95) == (1, 0.0)
 
 
 def test_queries(rng):

@@ -1,0 +1,261 @@
+"""An index of rows by cells: plain arrays, in memory or memory-mapped from a folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..checks import number, whole_number
+from ..errors import InputError, ModelFileError
+from ..rows import blocks, chunk_ranges, gathered, is_dask, take
+from .api import search
+from .approximate import pilot_rows, plan
+from .checking import check_k, check_rows
+from .contract import Array, Found
+from .partition import Cells, cell_count, learn_cells, sample_rows
+from .probing import QUERIES, Members, probe
+
+FORMAT = 1
+ARRAYS = ("rows", "numbers", "starts", "centres", "groups", "group_starts")
+DESCRIPTION = "index.json"
+
+
+@dataclass(frozen=True, eq=False)
+class CellIndex:
+    """Rows in the order of their cells, and how many cells to search for a query.
+
+    Attributes
+    ----------
+    cells : Cells
+    members : Members
+    probes : int
+        Cells searched for each query.
+    recall : float
+        The share of the true ``k`` neighbours that these contain, estimated on rows that took no part in the choice.
+    k : int
+        The number of neighbours for which ``probes`` was chosen.
+    """
+
+    cells: Cells
+    members: Members
+    probes: int
+    recall: float
+    k: int
+
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        return len(self.members.numbers)
+
+    def search(self, queries: Any, k: int) -> Found:
+        """Return the k nearest rows of each query, as `metricforge.neighbors.search` does; approximate.
+
+        Cells are added for queries whose cells have fewer than k rows.  Time per query: the distances to the rows of
+        ``probes`` cells; only these rows are read.
+        """
+        k = check_k(k, self.n, exclude_self=False)
+        Q = check_rows(queries, None)[0]
+        if Q.shape[1] != self.cells.centres.shape[1]:
+            raise InputError(f"queries have {Q.shape[1]} columns, but the index has {self.cells.centres.shape[1]}")
+        found = np.empty((len(Q), k), dtype=np.int64), np.empty((len(Q), k))
+        for part in blocks(len(Q), 1, QUERIES):
+            near = self.cells.nearest(Q[part], 1)[:, 0] if len(Q) > 1 else np.zeros(1, dtype=np.int64)
+            left, probes = np.argsort(near, kind="stable") + part.start, self.probes
+            while len(left):
+                indices, distances = probe(Q[left], self.cells.nearest(Q[left], probes), self.members, k)
+                found[0][left], found[1][left] = indices, distances
+                if probes >= self.cells.count:
+                    break
+                left, probes = left[~np.isfinite(distances[:, -1])], min(self.cells.count, 4 * probes)
+        return found
+
+    def save(self, folder: str | os.PathLike[str], **description: Any) -> None:
+        """Write the index to a folder, which is complete or not there; one that is there is replaced."""
+        target = Path(folder)
+        temporary = _temporary(target)
+        try:
+            for name, array in _arrays(self).items():
+                np.save(temporary / f"{name}.npy", array, allow_pickle=False)
+            _finish(self, temporary, target, description)
+        except BaseException:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise
+
+
+def build(
+    Z: Any,
+    *,
+    k: int = 10,
+    recall: float = 0.95,
+    seed: int = 0,
+    folder: str | os.PathLike[str] | None = None,
+    **description: Any,
+) -> CellIndex:
+    """Index rows for the search of new rows.
+
+    Parameters
+    ----------
+    Z : (n, d) dense array, or a dask array of dense chunks
+        The rows; those of a dask array are read one chunk at a time.
+    k : int
+        The number of neighbours for which the recall is to hold.
+    recall : float in (0, 1]
+        The share of true neighbours to find, estimated on a sample.
+    seed : int
+    folder : path, optional
+        Write the rows there, and map them into memory: an index can then be larger than memory.
+    **description
+        What else to write into the folder's description, as JSON.
+
+    Notes
+    -----
+    Time: three passes over the rows, and O(400 n d).  Memory: the rows, unless a folder is given; 16 bytes per row.
+    """
+    if not is_dask(Z):
+        Z = check_rows(Z, None)[0]
+    n, d = Z.shape
+    k = check_k(k, n, exclude_self=n > 1)
+    recall, seed = number(recall, "recall", above=0, most=1), whole_number(seed, "seed", 0)
+    cells = learn_cells(np.asarray(take(Z, sample_rows(n, seed))), cell_count(n), seed)
+    probes, estimate = _probes(Z, cells, k, recall, seed)
+    home = np.empty(n, dtype=np.int64)
+    for part, rows in _parts(Z):
+        home[part] = cells.nearest(rows, 1)[:, 0]
+    starts = np.zeros(cells.count + 1, dtype=np.int64)
+    np.cumsum(np.bincount(home, minlength=cells.count), out=starts[1:])
+    order = np.argsort(home, kind="stable")
+    place = np.empty(n, dtype=np.int64)
+    place[order] = np.arange(n)
+    temporary = None if folder is None else _temporary(Path(folder))
+    try:
+        if temporary is None:
+            stored = np.empty((n, d), dtype=Z.dtype)
+        else:
+            stored = np.lib.format.open_memmap(temporary / "rows.npy", "w+", dtype=Z.dtype, shape=(n, d))
+        for part, rows in _parts(Z):
+            stored[place[part]] = rows
+        index = CellIndex(cells, Members(stored, order, starts), probes, estimate, k)
+        if temporary is None or folder is None:
+            return index
+        for name, array in _arrays(index).items():
+            if name != "rows":
+                np.save(temporary / f"{name}.npy", array, allow_pickle=False)
+        stored.flush()  # type: ignore[attr-defined]
+        _finish(index, temporary, Path(folder), description)
+    except BaseException:
+        if temporary is not None:
+            shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    return opened(folder)[0]
+
+
+def opened(folder: str | os.PathLike[str]) -> tuple[CellIndex, Mapping[str, Any]]:
+    """Return the index in a folder and its description; rows are mapped into memory, not read.
+
+    Raises
+    ------
+    ModelFileError
+        If the folder has no index, or an incomplete or damaged one.
+    """
+    where = Path(folder)
+    try:
+        described = json.loads((where / DESCRIPTION).read_text())
+        arrays = {name: np.load(where / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in ARRAYS}
+    except (OSError, ValueError, EOFError) as error:
+        raise ModelFileError(f"{str(where)!r} has no complete index: {error}; build it again") from None
+    small = {name: np.array(arrays[name]) for name in ARRAYS if name not in ("rows", "numbers")}
+    try:
+        if described["format"] != FORMAT:
+            raise ModelFileError(f"{str(where)!r} has an index of format {described['format']}; update metricforge")
+        cells = Cells(small["centres"], small["groups"], small["group_starts"])
+        members = Members(arrays["rows"], arrays["numbers"], small["starts"])
+        index = CellIndex(cells, members, int(described["probes"]), float(described["recall"]), int(described["k"]))
+        _check(index)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        if isinstance(error, ModelFileError):
+            raise
+        raise ModelFileError(f"{str(where)!r} has a damaged index: {error}; build it again") from None
+    return index, described
+
+
+def _check(index: CellIndex) -> None:
+    """Raise ValueError if the arrays of an index do not fit together."""
+    cells, members = index.cells, index.members
+    n, d = members.rows.shape
+    checks = {
+        "starts": members.starts.shape == (cells.count + 1,) and _ascends(members.starts, n),
+        "group_starts": cells.starts.shape == (len(cells.groups) + 1,) and _ascends(cells.starts, cells.count),
+        "numbers": members.numbers.shape == (n,) and members.numbers.dtype == np.int64,
+        "centres": cells.centres.shape[1] == d and cells.groups.shape[1] == d and np.isfinite(cells.centres).all(),
+        "rows": members.rows.dtype in (np.float32, np.float64),
+        "probes": 1 <= index.probes <= cells.count,
+    }
+    wrong = [name for name, right in checks.items() if not right]
+    if wrong:
+        raise ValueError(f"{wrong[0]} does not fit the other parts")
+
+
+def _ascends(starts: Array, end: int) -> bool:
+    return bool(starts[0] == 0 and starts[-1] == end and (np.diff(starts) >= 0).all())
+
+
+def _probes(Z: Any, cells: Cells, k: int, recall: float, seed: int) -> tuple[int, float]:
+    """Return how many cells to search, and the recall to expect; all cells if fewer would not do."""
+    n = Z.shape[0]
+    if n == 1 or recall == 1:
+        return cells.count, 1.0
+    chosen = pilot_rows(n, seed)
+    Q = np.asarray(take(Z, chosen))
+    # one more than wanted: the row itself is among them
+    most = min(n, 2 * k + 1)
+    near, distances = (np.asarray(gathered(part)) for part in search(Z, most, queries=Q, method="exact"))
+    apart = near != chosen[:, None]
+    apart[apart.all(axis=1), -1] = False
+    near, distances = (part[apart].reshape(len(Q), -1) for part in (near, distances))
+    homes = cells.nearest(np.asarray(take(Z, near.ravel())), 1)[:, 0].reshape(near.shape)
+    k = min(k, near.shape[1])
+    scheme = plan(cells, Q, homes, distances, k, recall)
+    return (scheme.cells, scheme.recall) if scheme.cells else (cells.count, 1.0)
+
+
+def _parts(Z: Any) -> Iterator[tuple[slice, Array]]:
+    """Yield consecutive rows with their row numbers."""
+    if is_dask(Z):
+        for part in chunk_ranges(Z):
+            yield slice(part.start, part.stop), gathered(Z[part.start : part.stop])
+    else:
+        for where in blocks(len(Z), 1, QUERIES):
+            yield where, Z[where]
+
+
+def _arrays(index: CellIndex) -> dict[str, Array]:
+    cells, members = index.cells, index.members
+    values = (members.rows, members.numbers, members.starts, cells.centres, cells.groups, cells.starts)
+    return dict(zip(ARRAYS, values, strict=True))
+
+
+def _temporary(target: Path) -> Path:
+    if target.exists() and not (target / DESCRIPTION).exists():
+        raise InputError(f"cannot write an index to {str(target)!r}: something else is there; choose another name")
+    if not target.resolve().parent.is_dir():
+        raise InputError(f"cannot write {str(target)!r}: there is no folder {str(target.parent)!r}; create it first")
+    made = target.resolve().with_name(f".{target.name}.{secrets.token_hex(6)}.part")
+    made.mkdir()
+    return made
+
+
+def _finish(index: CellIndex, temporary: Path, target: Path, description: Mapping[str, Any]) -> None:
+    """Write the description, and move the folder to its place."""
+    values = {"format": FORMAT, "probes": index.probes, "recall": index.recall, "k": index.k, **description}
+    (temporary / DESCRIPTION).write_text(json.dumps(values, indent=1))
+    if target.exists():
+        shutil.rmtree(target)
+    temporary.replace(target.resolve())

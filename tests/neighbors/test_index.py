@@ -1,0 +1,89 @@
+"""The index by cells: search, folder, damage."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from metricforge import neighbors
+from metricforge.errors import InputError, ModelFileError
+from metricforge.neighbors import index
+
+rng = np.random.default_rng(0)
+CENTRES = 3 * rng.standard_normal((20, 6))
+Z = CENTRES[rng.integers(20, size=8000)] + rng.standard_normal((8000, 6))
+NEW = CENTRES[rng.integers(20, size=200)] + rng.standard_normal((200, 6))
+
+
+@pytest.fixture(scope="module")
+def made():
+    return index.build(Z, k=10, recall=0.95)
+
+
+def test_neighbours_of_new_rows_to_the_recall_asked_for(made):
+    indices, distances = made.search(NEW, 10)
+    assert neighbors.recall(indices, Z, queries=NEW) >= 0.93
+    assert made.recall >= 0.93
+    np.testing.assert_allclose(distances, np.linalg.norm(NEW[:, None] - Z[indices], axis=2), rtol=1e-12)
+
+
+def test_one_query_gets_the_answer_that_many_get(made):
+    many = made.search(NEW, 7)
+    for i in (0, 11):
+        one = made.search(NEW[i : i + 1], 7)
+        np.testing.assert_array_equal(one[0][0], many[0][i])
+        np.testing.assert_array_equal(one[1][0], many[1][i])
+
+
+def test_more_neighbours_than_the_cells_have_rows_are_found(made):
+    indices, distances = made.search(NEW[:3], 8000)
+    assert (np.sort(indices, axis=1) == np.arange(8000)).all()
+    assert (np.diff(distances, axis=1) >= 0).all()
+
+
+def test_recall_one_is_exact():
+    exact = index.build(Z[:500], recall=1.0)
+    wanted = neighbors.search(Z[:500], 5, queries=NEW, method="exact")
+    found = exact.search(NEW, 5)
+    np.testing.assert_array_equal(found[0], wanted[0])
+    np.testing.assert_array_equal(found[1], wanted[1])
+
+
+def test_a_folder_is_opened_with_its_rows_mapped(made, tmp_path):
+    made.save(tmp_path / "rows.index", metric="abc")
+    again, described = index.opened(tmp_path / "rows.index")
+    assert described["metric"] == "abc"
+    assert isinstance(again.members.rows, np.memmap)
+    np.testing.assert_array_equal(again.search(NEW, 4)[0], made.search(NEW, 4)[0])
+    made.save(tmp_path / "rows.index")  # replaced
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.index"]
+
+
+@pytest.mark.parametrize("chunks", [900, 8000])
+def test_chunks_give_the_index_of_rows_in_memory(chunks, made, tmp_path):
+    import dask.array as da
+
+    lazy = index.build(da.from_array(Z, chunks=(chunks, -1)), k=10, folder=tmp_path / "lazy")
+    assert lazy.probes == made.probes
+    np.testing.assert_array_equal(lazy.members.numbers, made.members.numbers)
+    np.testing.assert_array_equal(lazy.search(NEW, 4)[1], made.search(NEW, 4)[1])
+
+
+def test_damage_is_named(made, tmp_path):
+    folder = tmp_path / "a"
+    with pytest.raises(ModelFileError, match="no complete index"):
+        index.opened(folder)
+    made.save(folder)
+    np.save(folder / "starts.npy", np.array([0, 3]))
+    with pytest.raises(ModelFileError, match="starts does not fit"):
+        index.opened(folder)
+    (folder / "index.json").write_text(json.dumps({"format": 9}))
+    with pytest.raises(ModelFileError, match="format 9"):
+        index.opened(folder)
+    (tmp_path / "b").mkdir()
+    with pytest.raises(InputError, match="something else"):
+        made.save(tmp_path / "b")
+    with pytest.raises(InputError, match="6"):
+        made.search(np.zeros((1, 4)), 1)
