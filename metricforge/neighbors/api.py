@@ -87,23 +87,24 @@ def search(
     if is_dask(X) or is_dask(queries):
         X = whole_rows(X, "X", 2) if is_dask(X) else X
         queries = whole_rows(queries, "queries", 2) if is_dask(queries) else queries
-        if queries is None and (
-            method in ("cells", "pynndescent") or (method == "auto" and recall < 1 and choice.prefers_one_index(X))
-        ):
-            X = X.rechunk({0: -1})  # one index over all rows, in one task
-        return across(partial(search, method=method, recall=recall, seed=seed), X, k, queries=queries)
+        return _found_on_dask(X, k, queries, method, recall, seed)[0]
     return _found(X, k, queries, method, recall, seed)[0]
 
 
 def search_with_recall(
     X: Any, k: int, *, method: str | Search = "auto", recall: float = 0.95, seed: int = 0
 ) -> tuple[Found, float]:
-    """Return the k nearest other rows of every row in memory, as `search` does, and an estimate of their recall.
+    """Return the k nearest other rows of every row, as `search` does, and an estimate of their recall.
 
     The estimate is 1 for exact searches.  For ``cells`` it comes from 200 rows that took no part in the choice of the
-    number of cells; for others, from `recall`.
+    number of cells; for others, from `recall`.  On dask the lists are lazy, and searches other than ``cells`` that may
+    be approximate have the estimate NaN.
     """
-    found, estimate = _found(X, k, None, _resolved(method), number(recall, "recall", above=0, most=1), seed)
+    method, recall = _resolved(method), number(recall, "recall", above=0, most=1)
+    if is_dask(X):
+        lists, known = _found_on_dask(whole_rows(X, "X", 2), k, None, method, recall, seed)
+        return lists, float("nan") if known is None else known
+    found, estimate = _found(X, k, None, method, recall, seed)
     return found, _recall(found[0], X, seed=seed) if estimate is None else estimate
 
 
@@ -115,6 +116,25 @@ def _resolved(method: str | Search) -> str | Search:
     if not isinstance(method, str) and not callable(method):
         raise InputError(f"method must be a name or a callable, got {type(method).__name__}")
     return method
+
+
+def _found_on_dask(
+    X: Any, k: int, queries: Any | None, method: str | Search, recall: float, seed: int
+) -> tuple[tuple[Any, Any], float | None]:
+    """Return the lazy lists and their recall (None: not known), for dask rows or queries and a resolved method."""
+    if queries is None and (method == "cells" or (method == "auto" and choice.prefers_cells(X, recall))):
+        from .cell_chunks import cells_across
+
+        found = cells_across(X, check_k(k, X.shape[0], exclude_self=True), recall, whole_number(seed, "seed", 0))
+        if found is not None:
+            return found
+        method = "exact"
+    elif queries is None and method == "pynndescent":
+        X = X.rechunk({0: -1})  # one index over all rows, in one task
+    exact = method in ("auto", "exact", "tree", "hamming")
+    # the chunks are compared in pairs, where "auto" is exact
+    find = partial(search, method=method, recall=1 if exact else recall, seed=seed)
+    return across(find, X, k, queries=queries), 1.0 if exact else None
 
 
 def _found(

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 
 from ..rows import blocks, draw
-from .candidates import complete
 from .contract import Array, Found
 from .exhaustive import exact_search
 from .partition import Cells, cell_count, learn_cells, members_of, sample_rows
@@ -83,6 +82,13 @@ def pilot_rows(n: int, seed: int) -> Array:
     return draw(n, PILOT, seed + 1)
 
 
+def without_itself(near: Array, distances: Array, own: Array) -> Found:
+    """Return lists without the row itself; of a row that is not in its own list (duplicates precede it), the last."""
+    apart = near != own[:, None]
+    apart[apart.all(axis=1), -1] = False
+    return near[apart].reshape(len(near), -1), distances[apart].reshape(len(near), -1)
+
+
 def cell_search(X: Array, Q: Array, k: int, own: Array | None, recall: float, seed: int) -> tuple[Found, float]:
     """Search dense rows in memory by cells; return the lists and their estimated recall.
 
@@ -101,6 +107,7 @@ def cell_search(X: Array, Q: Array, k: int, own: Array | None, recall: float, se
     for part in blocks(n, 1, QUERIES):
         home[part] = cells.nearest(X[part], 1)[:, 0]
     members = members_of(X, home, cells.count)
+    sizes = np.diff(members.starts)
     # Rows in the order of their cells: those of one block search the same cells.
     order = members.numbers if own is not None else np.argsort(cells.nearest(Q, 1)[:, 0], kind="stable")
     found = np.empty((q, k), dtype=np.int64), np.empty((q, k))
@@ -108,5 +115,5 @@ def cell_search(X: Array, Q: Array, k: int, own: Array | None, recall: float, se
         numbers = order[part]
         rows = Q[numbers]
         mine = None if own is None else own[numbers]
-        found[0][numbers], found[1][numbers] = probe(rows, cells.nearest(rows, scheme.cells), members, k, mine)
-    return complete(found, X, Q, np.flatnonzero(~np.isfinite(found[1][:, -1])), own, "cells"), scheme.recall
+        found[0][numbers], found[1][numbers] = probe(rows, cells.enough(rows, scheme.cells, sizes, k), members, k, mine)
+    return found, scheme.recall

@@ -55,10 +55,11 @@ def choose(X: Any, Q: Any, itself: bool, recall: float = 0.95) -> str:
     return "pynndescent" if 1e-9 * pair * pairs > DESCENT_SECONDS else "exact"
 
 
-def prefers_one_index(X: Any) -> bool:
-    """Return whether comparing all pairs of dask rows, on all workers, would take longer than one NN-descent index."""
+def prefers_cells(X: Any, recall: float) -> bool:
+    """Return whether cells are faster than comparing all pairs of dask rows, on all workers."""
     n, d = X.shape
-    return bool(1e-9 * min(2 + 0.03 * d, 60) * n * n / threads() > CELLS_SECONDS)
+    dense = isinstance(X._meta, np.ndarray)
+    return dense and recall < 1 and bool(1e-9 * min(2 + 0.03 * d, 60) * n * n / threads() > CELLS_SECONDS)
 
 
 def multiplies_dense(X: Any) -> bool:

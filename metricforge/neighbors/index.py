@@ -17,7 +17,7 @@ from ..checks import number, whole_number
 from ..errors import InputError, ModelFileError
 from ..rows import blocks, chunk_ranges, gathered, is_dask, take
 from .api import search
-from .approximate import pilot_rows, plan
+from .approximate import pilot_rows, plan, without_itself
 from .checking import check_k, check_rows
 from .contract import Array, Found
 from .partition import Cells, cell_count, learn_cells, sample_rows
@@ -68,13 +68,9 @@ class CellIndex:
         found = np.empty((len(Q), k), dtype=np.int64), np.empty((len(Q), k))
         for part in blocks(len(Q), 1, QUERIES):
             near = self.cells.nearest(Q[part], 1)[:, 0] if len(Q) > 1 else np.zeros(1, dtype=np.int64)
-            left, probes = np.argsort(near, kind="stable") + part.start, self.probes
-            while len(left):
-                indices, distances = probe(Q[left], self.cells.nearest(Q[left], probes), self.members, k)
-                found[0][left], found[1][left] = indices, distances
-                if probes >= self.cells.count:
-                    break
-                left, probes = left[~np.isfinite(distances[:, -1])], min(self.cells.count, 4 * probes)
+            order = np.argsort(near, kind="stable") + part.start
+            probes = self.cells.enough(Q[order], self.probes, np.diff(self.members.starts), k)
+            found[0][order], found[1][order] = probe(Q[order], probes, self.members, k)
         return found
 
     def save(self, folder: str | os.PathLike[str], **description: Any) -> None:
@@ -217,9 +213,7 @@ def _probes(Z: Any, cells: Cells, k: int, recall: float, seed: int) -> tuple[int
     # one more than wanted: the row itself is among them
     most = min(n, 2 * k + 1)
     near, distances = (np.asarray(gathered(part)) for part in search(Z, most, queries=Q, method="exact"))
-    apart = near != chosen[:, None]
-    apart[apart.all(axis=1), -1] = False
-    near, distances = (part[apart].reshape(len(Q), -1) for part in (near, distances))
+    near, distances = without_itself(near, distances, chosen)
     homes = cells.nearest(np.asarray(take(Z, near.ravel())), 1)[:, 0].reshape(near.shape)
     k = min(k, near.shape[1])
     scheme = plan(cells, Q, homes, distances, k, recall)

@@ -61,6 +61,22 @@ class Cells:
         members = Members(self.centres, np.arange(self.count), self.starts)
         return probe(X, near, members, p)[0]
 
+    def enough(self, X: Array, p: int, sizes: Array, k: int) -> Array:
+        """Return the (n, p') cells to search for each row: the p nearest, or more where these have at most k rows.
+
+        ``sizes`` are the numbers of rows in the cells; unused places are -1.
+        """
+        probes = self.nearest(X, p)
+        sizes = np.append(sizes, 0)  # for -1
+        short = np.flatnonzero(sizes[probes].sum(axis=1) <= k)
+        while len(short) and p < self.count:
+            p = min(self.count, 4 * p)
+            probes = np.pad(probes, ((0, 0), (0, p - probes.shape[1])), constant_values=-1)
+            more = self.nearest(X[short], p)
+            probes[short[:, None], np.arange(more.shape[1])] = more
+            short = short[sizes[more].sum(axis=1) <= k]
+        return probes
+
 
 def learn_cells(sample: Array, count: int, seed: int) -> Cells:
     """Return about ``count`` cells by k-means on a sample of rows: first groups, then the cells of each group."""

@@ -11,7 +11,7 @@ functions to them, `threads` does so on the cores of this machine, `chunks` buil
 from __future__ import annotations
 
 from .checking import as_objects, as_strings, as_vectors, check_widths
-from .chunks import FAN_IN, as_dask, chunk_ranges, cross, limit_chunks, split, whole_rows
+from .chunks import FAN_IN, Tasks, as_dask, chunk_ranges, cross, limit_chunks, split, whole_rows
 from .containers import Array, as_float64, column_names, count, float_dtype, is_dask, is_sparse, width
 from .digests import ComparedByContent, digest
 from .mapping import (
@@ -36,6 +36,7 @@ __all__ = [
     "FAN_IN",
     "Array",
     "ComparedByContent",
+    "Tasks",
     "as_dask",
     "as_float64",
     "as_objects",

@@ -220,6 +220,74 @@ class Graph:
         return da.Array(self._high(name, parts), name, chunks=(sizes, (columns,)), dtype=dtype)
 
 
+class Tasks:
+    """Calls of one object's steps as tasks, whose results stay on the workers until they are asked for.
+
+    Parameters
+    ----------
+    steps : callable
+        ``steps(name, *args)`` runs a step; picklable.  It enters the graph once.
+    *sources : dask arrays or what `kept` returned
+        Whose chunks or values are arguments of steps.
+    """
+
+    def __init__(self, steps: Callable[..., Any], *sources: Any) -> None:
+        import dask
+        from dask.base import tokenize
+
+        self.steps = dask.delayed(steps, pure=True, traverse=False)
+        self.sources = [self.steps, *sources]
+        self.name = f"tasks-{tokenize(self.steps.key, [s.__dask_keys__() for s in sources])}"
+        self.tasks: dict[Any, Any] = {}
+
+    def _add(self, *task: Any) -> Any:
+        key = (self.name, len(self.tasks))
+        self.tasks[key] = task
+        return key
+
+    def chunks(self, X: Any) -> list[Any]:
+        """Return the keys of the chunks of a source."""
+        return _keys(X)
+
+    def add(self, step: str, *args: Any) -> Any:
+        """Add a call of a step and return its key; ``args`` are keys, lists of keys, or values."""
+        return self._add(_step, self.steps.key, step, *args)
+
+    def entry(self, key: Any, i: int) -> Any:
+        """Add the i-th entry of what a task returns."""
+        return self._add(operator.getitem, key, i)
+
+    def _values(self, keys: list[Any]) -> list[Any]:
+        from dask.delayed import Delayed
+        from dask.highlevelgraph import HighLevelGraph
+
+        graph = HighLevelGraph.from_collections(self.name, dict(self.tasks), dependencies=self.sources)
+        return [Delayed(key, graph, layer=self.name) for key in keys]
+
+    def kept(self, keys: list[Any]) -> list[Any]:
+        """Run tasks and return their values as sources of further tasks; the values stay where they are."""
+        return list(cluster.kept(*self._values(keys)))
+
+    def computed(self, keys: list[Any]) -> tuple[Any, ...]:
+        """Run tasks and return their values."""
+        return cluster.compute(*self._values(keys))
+
+    def array(self, keys: list[Any], output: int, sizes: tuple[int, ...], columns: int, dtype: Any) -> Any:
+        """Return the lazy array whose chunks are entry ``output`` of what each of these tasks returns."""
+        import dask.array as da
+        from dask.highlevelgraph import HighLevelGraph
+
+        name = f"{self.name}-array-{output}"
+        parts = {(name, i, 0): (operator.getitem, key, output) for i, key in enumerate(keys)}
+        own = HighLevelGraph.from_collections(self.name, dict(self.tasks), dependencies=self.sources)
+        graph = HighLevelGraph({**own.layers, name: parts}, {**own.dependencies, name: {self.name}})
+        return da.Array(graph, name, chunks=(sizes, (columns,)), dtype=dtype)
+
+
+def _step(steps: Callable[..., Any], name: str, *args: Any) -> Any:
+    return steps(name, *args)
+
+
 def _apply(functions: tuple[Callable[..., Any], Any], label: str, *args: Any) -> Any:
     return with_note(functions[0], label, *args)
 

@@ -232,6 +232,21 @@ def compute(*lazy: Any) -> tuple[Any, ...]:
             _release(computed, keep=lazy)
 
 
+def kept(*lazy: Any) -> tuple[Any, ...]:
+    """Compute collections and return them with their values, which stay on the workers of an active client."""
+    import dask
+
+    at = client()
+    with one_thread():
+        if at is None:
+            where = {"scheduler": "synchronous"} if _in_task() else {}
+            with _counting(_watch.get()):
+                return tuple(dask.persist(*lazy, **where))
+        computed = persisted(at, list(lazy))
+        _wait(computed, _watch.get())
+        return tuple(computed)
+
+
 def _release(computed: list[Any], keep: tuple[Any, ...]) -> None:
     """Release the futures of ``computed``, except those of ``keep``.
 

@@ -472,7 +472,7 @@ def test_the_graph_follows_the_base_kernels_distance(kernel, euclidean, rng):
     assert (vectors(kernel, X) is X) == euclidean
     D = kernel.distance(X, X)
     np.fill_diagonal(D, np.inf)
-    found = graph_module.nearest_rows(space, 5, 0)[0]
+    found = graph_module.nearest_rows(space, 5, 0)[0][0]
     assert_array_equal(np.sort(found, axis=1), np.sort(np.argsort(D, axis=1)[:, :5], axis=1))
 
 

@@ -31,17 +31,43 @@ def test_chunks_are_searched_one_by_one(chunks, whole):
         np.testing.assert_array_equal(lazily[1].compute(scheduler="sync"), wanted[1])
 
 
-def test_many_chunks_become_one_where_every_pair_would_take_too_long(monkeypatch):
+def clustered(n=12_000, d=8):
+    rng = np.random.default_rng(5)
+    centres = 2 * rng.normal(size=(15, d))
+    return centres[rng.integers(15, size=n)] + rng.normal(size=(n, d))
+
+
+@pytest.mark.parametrize("sizes", [(12_000,), (4000, 4000, 4000), (7000, 100, 1900, 3000)])
+def test_cells_of_chunks_give_the_lists_of_rows_in_memory(sizes, monkeypatch):
     import dask.array as da
 
-    X = np.random.default_rng(5).normal(size=(100, 9))
-    lazy = da.from_array(X, chunks=(30, -1))
-    assert neighbors.search(lazy, 3)[0].numblocks[0] == 4
+    X = clustered()
+    wanted = neighbors.search(X, 6, method="cells")
+    found = neighbors.search(da.from_array(X, chunks=(sizes, -1)), 6, method="cells")
+    assert found[0].chunks[0] == sizes
+    np.testing.assert_array_equal(found[0].compute(scheduler="sync"), wanted[0])
+    np.testing.assert_array_equal(found[1].compute(scheduler="sync"), wanted[1])
+
+
+def test_cells_are_taken_where_every_pair_would_take_too_long(monkeypatch):
+    import dask.array as da
+
+    X = clustered()
+    lazy = da.from_array(X, chunks=(5000, -1))
+    exact = neighbors.search(X, 3, method="exact")[0]
+    np.testing.assert_array_equal(neighbors.search(lazy, 3)[0].compute(scheduler="sync"), exact)
     monkeypatch.setattr(choice, "CELLS_SECONDS", 1e-9)
-    monkeypatch.setattr("metricforge.rows.cluster.task_bytes", lambda: 1000)  # one index is not split, however large
-    found = neighbors.search(lazy, 3)[0]
-    assert found.numblocks[0] == 1
-    np.testing.assert_array_equal(found.compute(scheduler="sync"), neighbors.search(X, 3, method="exact")[0])
+    found = neighbors.search(lazy, 3)[0].compute(scheduler="sync")
+    assert 0.93 < (found == exact).mean() < 1
+    np.testing.assert_array_equal(neighbors.search(lazy, 3, recall=1)[0].compute(scheduler="sync"), exact)
+
+
+def test_rows_without_structure_on_dask_are_compared_with_all():
+    import dask.array as da
+
+    X = np.random.default_rng(0).standard_normal((2000, 40))
+    found = neighbors.search(da.from_array(X, chunks=(900, -1)), 4, method="cells", recall=0.99)[0]
+    np.testing.assert_array_equal(found.compute(scheduler="sync"), neighbors.search(X, 4, method="exact")[0])
 
 
 def test_dask_rows_are_not_computed_behind_the_back():

@@ -38,11 +38,14 @@ class NeighborGraph:
     degrees : (n,) array
     order : (n,) int array
         Row ``order[p]`` of X is at position p.
+    recall : float
+        The estimated share of true neighbours in the lists behind the graph.
     """
 
     laplacian: csr_array
     degrees: Array
     order: Array
+    recall: float = 1.0
 
     @property
     def isolated(self) -> int:
@@ -62,16 +65,19 @@ class NeighborGraph:
         return out
 
 
-def neighbor_graph(space: Space, k: int, kind: Literal["mutual", "union"], seed: int) -> NeighborGraph:
+def neighbor_graph(
+    space: Space, k: int, kind: Literal["mutual", "union"], seed: int, recall: float = 0.95
+) -> NeighborGraph:
     """Connect each row with its k nearest (mutual: if each is among the nearest of the other), ties by row number.
 
-    Cost: that of the search; then O(nk) time and at most 28 bytes per neighbour.
+    Many rows are searched approximately, to the given recall.  Cost: that of the search; then O(nk) time and at most 28
+    bytes per neighbour.
     """
-    indices = _rows.gathered(nearest_rows(space, k, seed)[0])
-    return graph_of(neighbors.graph(indices, kind=kind))
+    (lists, _), found = nearest_rows(space, k, seed, recall)
+    return graph_of(neighbors.graph(_rows.gathered(lists), kind=kind), found)
 
 
-def graph_of(S: csr_array) -> NeighborGraph:
+def graph_of(S: csr_array, recall: float = 1.0) -> NeighborGraph:
     """Return the graph of a symmetric 0/1 matrix with an empty diagonal."""
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
@@ -81,7 +87,7 @@ def graph_of(S: csr_array) -> NeighborGraph:
         order = reverse_cuthill_mckee(S, symmetric_mode=True).astype(np.int64)
         S = S[order][:, order]
     degrees = np.diff(S.indptr).astype(np.float64)
-    return NeighborGraph(_laplacian(S, degrees), degrees, order)
+    return NeighborGraph(_laplacian(S, degrees), degrees, order, recall)
 
 
 def _laplacian(S: csr_array, degrees: Array) -> csr_array:
@@ -97,17 +103,17 @@ def _laplacian(S: csr_array, degrees: Array) -> csr_array:
 # ---------------------------------------------------------------------------------------------------------- the search
 
 
-def nearest_rows(space: Space, k: int, seed: int) -> tuple[Any, Any]:
-    """Return the k nearest other rows of each row: indices and distances, lazy on dask."""
+def nearest_rows(space: Space, k: int, seed: int, recall: float = 0.95) -> tuple[tuple[Any, Any], float]:
+    """Return the k nearest other rows of each row, indices and distances, lazy on dask; and their estimated recall."""
     kernel, X = space.kernel, space.rows
     Z = vectors(kernel, X)
     if Z is None and space.n**2 > EVERY_PAIR:
         Z = space.features
     if Z is not None:
-        return neighbors.search(Z, k, seed=seed)
+        return neighbors.search_with_recall(Z, k, recall=recall, seed=seed)
     if _rows.is_dask(X):
-        return neighbors.across(partial(_search_by_kernel, kernel), X, k)
-    return _search_by_kernel(kernel, X, k)
+        return neighbors.across(partial(_search_by_kernel, kernel), X, k), 1.0
+    return _search_by_kernel(kernel, X, k), 1.0
 
 
 def nearest_to(kernel: Kernel, X: Any, queries: Any, k: int) -> Array:

@@ -78,6 +78,9 @@ class SimpleNPKL(Solver):
         The bound on tr(KK); default n.  With the linear loss it only scales K.
     n_neighbors : "auto" or int
         Neighbours per row in the graph; "auto" is 20, or n/20 where that is less.
+    recall : float in (0, 1]
+        The share of true neighbours that the search finds where there are too many rows to compare all; 1 compares
+        all.  The outcome has the estimate.
     graph : {"mutual", "union"}
         Whether two rows are connected if each is among the nearest of the other, or if one is.
     pair_weights : {"degree", "uniform"}
@@ -125,6 +128,7 @@ class SimpleNPKL(Solver):
     eigensolver: str = "auto"
     tol: float = 1e-5
     max_iter: int = 200
+    recall: float = 0.95
 
     accepts: ClassVar[tuple[type[Constraint], ...]] = (Pairs,)
 
@@ -135,6 +139,7 @@ class SimpleNPKL(Solver):
         number(self.C, "C", above=0)
         number_or(self.B, "B", [None], above=0)
         number_or(self.active, "active", [None], above=0, most=1)
+        number(self.recall, "recall", above=0, most=1)
         number(self.tol, "tol", above=0, most=0.01)
         whole_number_or(self.n_neighbors, "n_neighbors", ["auto"])
         whole_number_or(self.n_components, "n_components", [None])
@@ -162,7 +167,7 @@ class SimpleNPKL(Solver):
             kept = uncertain_pairs(problem, pairs, self.active)
             pairs = signed_pairs(_subset(problem.constraint, kept), self.pair_weights)
         problem.step(0, None)
-        graph = neighbor_graph(problem.space, k, self.graph, problem.seed)  # type: ignore[arg-type]
+        graph = neighbor_graph(problem.space, k, self.graph, problem.seed, self.recall)  # type: ignore[arg-type]
         placed = pairs.renumbered(graph.positions(np.arange(problem.n)))
         found = self._spectrum(problem, graph, placed)
         E = _embedding(found, self.n_components)
@@ -186,6 +191,7 @@ class SimpleNPKL(Solver):
             "n_neighbors": k,
             "edges": int(graph.degrees.sum()) // 2,
             "isolated": graph.isolated,
+            "recall": graph.recall,
             "pairs": pairs.p,
             "B": self._bound(problem.n),
             "B_share": self._bound(problem.n) / problem.n**2,
