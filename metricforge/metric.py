@@ -307,6 +307,10 @@ class Metric:
         values = {**self.report._core, "n_components": k, "kept": kept}
         return replace(self, report=Report(values, self.report.outcome), stored_map=self.embedding.rotated(axes[:, :k]))
 
+    def with_facts(self, **facts: Any) -> Metric:
+        """Return this metric with further fields in its report, such as scores on held-out rows."""
+        return replace(self, report=Report({**self.report._core, **facts}, self.report.outcome))
+
     def mahalanobis(self) -> Array:
         """Return the (d, d) matrix M with distance² (x − y)'M(x − y) on the columns.
 

@@ -154,14 +154,25 @@ def _lead(about: _Subject, title: str, before: Sequence[Satisfied], after: Seque
     report = about.metric.report
     start = _rounded(repr(about.start))
     learned = f"Learned from {about.relations.describe()} over {about.described_rows}, starting from {start}."
-    pairs = zip(before, after, strict=True)
-    tiles = [markup.tile(f"{_percent(b.share)} → {_percent(a.share)}", a.condition) for b, a in pairs]
+    if kept_out := report.get("held_out"):
+        tiles = [_held_out_tile(score) for score in kept_out]
+    else:
+        tiles = [
+            markup.tile(f"{_percent(b.share)} → {_percent(a.share)}", f"{a.condition}, on the rows learned from")
+            for b, a in zip(before, after, strict=True)
+        ]
     if "status" in report:
         tiles.append(markup.tile(str(report["status"]).replace("_", " "), report["certificate"].describe()))
         tiles.append(markup.tile(f"{report['seconds']:.2g} s", plural(report["n_iter"], "iteration")))
     notes = [f"<li>{escape(str(note))}</li>" for note in (*report.get("converted", ()), *report.get("notes", ()))]
     below = f'<ul class="soft">{"".join(notes)}</ul>' if notes else ""
     return f'<h1>{escape(title)}</h1><p>{escape(learned)}</p>{below}<div class="tiles">{"".join(tiles)}</div>'
+
+
+def _held_out_tile(score: Mapping[str, Any]) -> str:
+    sides = zip(("before", "after"), score["error"], strict=True)
+    b, a = (f"{100 * score[side]:.1f} ± {100 * error:.1f} %" for side, error in sides)
+    return markup.tile(f"{b} → {a}", f"{score['what']}, on rows held out ({plural(score['folds'], 'fold')})")
 
 
 def _pictures(about: _Subject) -> str:
@@ -259,7 +270,7 @@ def _columns(metric: Metric) -> str:
 
 
 def _report(report: Mapping[str, Any]) -> str:
-    hidden = {"trace", "notes", "converted", "columns", "parts"}
+    hidden = {"trace", "notes", "converted", "columns", "parts", "held_out"}
     components = {"kernel", "solver"}
     shown = {name: value for name, value in report.items() if name not in hidden}
     lines = [(name, _rounded(value) if name in components else _short(value)) for name, value in shown.items()]

@@ -56,6 +56,19 @@ def metricforge_register(registrar: Registrar) -> None:
     registrar.add("neighbors", "hamming", "metricforge.neighbors:hamming")
     registrar.add("neighbors", "cells", "metricforge.neighbors:cells")
     registrar.add("neighbors", "pynndescent", "metricforge.neighbors:descent")
-    for name in ("demo", "learn", "transform", "neighbors", "distance", "plugins", "datasets"):
+    for name in (
+        "demo",
+        "learn",
+        "evaluate",
+        "info",
+        "classify",
+        "cluster",
+        "match",
+        "neighbors",
+        "transform",
+        "distance",
+        "plugins",
+        "datasets",
+    ):
         registrar.add("command", name, f"metricforge.shell.commands:{name.upper()}")
     registrar.add("command", "index", "metricforge.shell.index:INDEX")

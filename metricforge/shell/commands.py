@@ -29,6 +29,9 @@ def _learn(parser: ArgumentParser) -> None:
     add("--rank", help="auto, exact or a number (default: auto)")
     add("--seed", type=int, help="same seed, same answer (default: 0)")
     _table(parser)
+    add(
+        "--folds", type=int, help="parts of the rows to hold out, each once; 0 for none (default: 5, or 1 of many rows)"
+    )
     add("-o", "--out", metavar="FILE", help="the metric (default: the data's name with .metric)")
     add("--report", metavar="FILE", help="write a page about the fit, as .html")
     _scheduler(parser)
@@ -102,6 +105,52 @@ def _distance(parser: ArgumentParser) -> None:
     _output(parser)
 
 
+def _evaluate(parser: ArgumentParser) -> None:
+    from .hints import add_flags
+
+    _saved(parser)
+    add_flags(parser)
+    parser.add_argument("--id", metavar="COLUMN", help="a column that names the rows; it is not used")
+    _dialect(parser)
+    parser.set_defaults(scheduler=None)
+
+
+def _classify(parser: ArgumentParser) -> None:
+    _saved(parser)
+    parser.add_argument("-k", type=int, default=5, help="training rows that vote (default: 5)")
+    parser.add_argument(
+        "--radius",
+        metavar="NUMBER",
+        help="rows further than this from every training row are none of these; none for no radius (default: the "
+        "learned one, where the method learns one)",
+    )
+    parser.add_argument("--among", metavar="FILE", help="rows that vote (default: the training rows the metric keeps)")
+    parser.add_argument("--label", metavar="COLUMN", help="the column of classes in the file of --among")
+    _output(parser)
+
+
+def _cluster(parser: ArgumentParser) -> None:
+    from .hints import add_flags
+
+    _saved(parser)
+    parser.add_argument("-k", "--clusters", type=int, help="how many (default: the best silhouette from 2 to 10)")
+    add_flags(parser, required=False)
+    parser.add_argument("--seed", type=int, default=0, help="same seed, same answer (default: 0)")
+    _output(parser)
+
+
+def _match(parser: ArgumentParser) -> None:
+    _saved(parser)
+    parser.add_argument("--pairs", metavar="FILE", help="pairs not learned from: columns i, j, similar (1 or 0)")
+    parser.add_argument("--precision", type=float, default=0.95, help="share of right matches wanted (default: 0.95)")
+    parser.add_argument("-k", type=int, default=10, help="candidates for each row (default: 10)")
+    _output(parser)
+
+
+def _info(parser: ArgumentParser) -> None:
+    parser.add_argument("metric", help="a metric that metricforge learn or metric.save wrote")
+
+
 def _datasets(parser: ArgumentParser) -> None:
     parser.add_argument("name", nargs="?", help="describe this one only")
     parser.add_argument("-o", "--out", metavar="FILE", help="write it as .csv, with its labels in the column class")
@@ -114,5 +163,10 @@ LEARN = Command("learn a metric from rows and hints about their likeness", f"{_R
 TRANSFORM = Command("embed rows so that Euclidean distances are the metric's", f"{_ROOM}.apply:transform", _transform)
 NEIGHBORS = Command("find the nearest training rows of each row", f"{_ROOM}.apply:neighbors", _neighbors)
 DISTANCE = Command("print the distances between rows", f"{_ROOM}.apply:distance", _distance)
+EVALUATE = Command("score a metric on the rows and hints of a later file", f"{_ROOM}.evaluate:run", _evaluate)
+CLASSIFY = Command("classify rows by the training rows near them", f"{_ROOM}.sorting:classify", _classify)
+CLUSTER = Command("cluster rows, under hints if there are any", f"{_ROOM}.sorting:cluster", _cluster)
+MATCH = Command("list the pairs of rows that are the same thing", f"{_ROOM}.sorting:match", _match)
+INFO = Command("say what a metric file holds", f"{_ROOM}.info:run", _info)
 PLUGINS = Command("list what is installed, and what failed to load and why", f"{_ROOM}.listing:plugins")
 DATASETS = Command("list the data sets that can be loaded by name", f"{_ROOM}.listing:datasets", _datasets)

@@ -17,9 +17,10 @@ from ..constraints import Labels
 from ..errors import ConvergenceWarning, InputError
 from ..files import atomic as files
 from ..learning import declared_methods, learn
-from ..metric import Metric, Report
+from ..metric import Metric
 from ..pages import plotting, report
 from ..registry import registry
+from .evaluate import before
 from .output import write_json, write_line
 
 Array = NDArray[Any]
@@ -145,12 +146,6 @@ def compare(data: Half) -> Iterator[Line]:
                 metric = learn(X, Labels(y), method=name, seed=0, **settings)
             (e0, a0), (e1, a1) = score(before(metric), data), score(metric, data)
             yield Line(data.name, name, settings, (e0, e1), (a0, a1), metric)
-
-
-def before(metric: Metric) -> Metric:
-    """Return the metric of the kernel that a fit started from."""
-    assert metric.start is not None
-    return Metric(metric.start, Report({"method": "start"}), rows=metric.rows)
 
 
 def score(metric: Metric, data: Half) -> tuple[float, float]:

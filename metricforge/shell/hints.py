@@ -62,9 +62,9 @@ def _is_free(flag: str, found: Kinds, entry: Entry) -> bool:
     return True
 
 
-def add_flags(parser: ArgumentParser) -> None:
+def add_flags(parser: ArgumentParser, *, required: bool = True) -> None:
     """Add an option for every kind of hint."""
-    group = parser.add_argument_group("hints (one of them)")
+    group = parser.add_argument_group(f"hints ({'one' if required else 'at most one'} of them)")
     for flag, kind in hint_kinds().items():
         metavar = "COLUMN" if kind.per_row else "FILE"
         group.add_argument(f"--{flag}", metavar=metavar, help=kind.flag_help.replace("%", "%%"))
@@ -89,21 +89,20 @@ def read_hint(run: Run, kinds: Kinds) -> tuple[Table, Constraint]:
     table = read_prepared(run.data, run.choices, extra=extra, flags=flags, lazy=run.scheduler is not None)
     if in_data:
         return table, kind.from_table({kind.table_columns[0]: table.extra[source]}, table.rows.shape[0])
-    hint = _from_file(run, kind, table.total or table.rows.shape[0])
+    hint = hint_from_file(kind, source, table.total or table.rows.shape[0], run.data)
     return table, hint if table.kept is None else hint[table.kept]
 
 
-def _from_file(run: Run, kind: type[Constraint], n: int) -> Constraint:
-    """Read the hint of a run about the n rows of its file."""
-    source = run.hint
+def hint_from_file(kind: type[Constraint], source: str, n: int, data: str) -> Constraint:
+    """Read a hint about the n rows of a file of data from a file of its own."""
     if kind.own_format:
-        return kind.from_file(source, n, lambda name: _column(run.data, name))
+        return kind.from_file(source, n, lambda name: _column(data, name))
     if not kind.per_row or len(kind.table_columns) > 1:
         return read_relations(source, kind, n)
     values = read_column(source)
     if len(values) != n:
         raise InputError(
-            f"{source!r} has {len(values)} values for the {n} rows of {run.data!r}; give one each, "
+            f"{source!r} has {len(values)} values for the {n} rows of {data!r}; give one each, "
             "below a line that names the column"
         )
     return kind.from_table({kind.table_columns[0]: values}, n)

@@ -24,9 +24,9 @@ from ..learning import declared_methods, find_kernel, learn_named, resolve
 from ..metric import Metric
 from ..pages import plotting, report
 from ..rows import cluster
-from ..tasks import satisfied
+from ..tasks import Score, held_out, satisfied
 from .hints import hint_kinds, read_hint
-from .output import write_json, write_line
+from .output import shares, write_json, write_line
 from .settings import Run, check_not_input, settings
 
 Array = NDArray[Any]
@@ -54,6 +54,8 @@ def run(args: Namespace) -> None:
     with cluster.connected(run.scheduler):
         table, hint = read_hint(run, kinds)
         metric = replace(fit(run, table, hint), origin=origin_of(run, table, hint))
+        scores, why = scored(run, table, hint)
+        metric = metric.with_facts(held_out=tuple(score.as_dict() for score in scores))
         assert metric.start is not None
         before, after = (satisfied(one, table.rows, hint, seed=run.seed) for one in (metric.start, metric))
         page = ""
@@ -62,8 +64,24 @@ def run(args: Namespace) -> None:
         metric.save(run.out)
     if run.report:
         files.write(run.report, page.encode())
-    notes = [*prepared_notes(table), *(_counter_note(name) for name in row_counters(table))]
+    notes = [*why, *prepared_notes(table), *(_counter_note(name) for name in row_counters(table))]
     (_print_json if args.json else _print)(Result(run, hint, metric, notes, before, after))
+
+
+def scored(run: Run, table: Table, hint: Constraint) -> tuple[tuple[Score, ...], list[str]]:
+    """Return the scores on rows that are held out, and why there are none."""
+    if run.folds == 0:
+        return (), []
+    if _rows.is_dask(table.rows):
+        return (), [
+            "no rows were held out: they are on the scheduler's workers; metricforge evaluate scores a later file"
+        ]
+
+    def refit(X: Any, part: Constraint) -> Metric:
+        return fit(run, replace(table, rows=X), part)
+
+    found = held_out(table.rows, hint, refit, folds=run.folds, seed=run.seed)
+    return found, [] if found else ["no rows were held out: there are too few hints to learn from the others"]
 
 
 def origin_of(run: Run, table: Table, hint: Constraint) -> Origin | None:
@@ -133,11 +151,18 @@ def _print(result: Result) -> None:
     write_line(f"{facts.status.replace('_', ' ')}: {facts.certificate.describe()}; {steps}, {facts.seconds:.2g} s")
     for note in (*facts.converted, *facts.notes, *notes):
         write_line(f"note: {note}")
-    wide = max((len(h.condition) for h in after), default=0)
-    if after:
+    shown = facts.held_out
+    wide = max((len(text) for text in (*(h.condition for h in after), *(s["what"] for s in shown))), default=0)
+    if shown:
+        folds = shown[0]["folds"]
+        title = "on rows held out" if folds == 1 else f"on rows held out, {folds} folds"
+        write_line(f"\n{title:<{max(wide, len(title))}}         before          after")
+        for score in shown:
+            write_line(f"{score['what']:<{wide}} {shares(score)}")
+    elif after:
         write_line(f"\n{'on the rows learned from':<{wide}}   before    after")
-    for b, a in zip(before, after, strict=True):
-        write_line(f"{a.condition:<{wide}} {100 * b.share:>6.1f} % {100 * a.share:>6.1f} %")
+        for b, a in zip(before, after, strict=True):
+            write_line(f"{a.condition:<{wide}} {100 * b.share:>6.1f} % {100 * a.share:>6.1f} %")
     if advice := _advice(metric, before, after):
         write_line(advice)
     write_line(f"\nmetric: {run.out}" + (f"\nreport: {run.report}" if run.report else ""))
@@ -150,6 +175,8 @@ def _print(result: Result) -> None:
 def _advice(metric: Metric, before: Sequence[Satisfied], after: Sequence[Satisfied]) -> str:
     """Return a sentence on what to try if fewer relations are satisfied after learning than before; "" otherwise."""
     was, now = (sum(part.share for part in parts if part.decisive) for parts in (before, after))
+    if shown := metric.report.get("held_out"):  # new rows count, not the old ones
+        was, now = (sum(score[side] for score in shown) for side in ("before", "after"))
     if now >= was:
         return ""
     used = metric.report.method
@@ -171,7 +198,8 @@ def _print_json(result: Result) -> None:
             "page": run.report,
             "hint": hint.describe(),
             "notes": notes,
+            "held_out": metric.report.held_out,
             "held": [{"what": a.condition, "before": b.share, "after": a.share, "of": a.total} for b, a in pairs],
-            "report": {name: value for name, value in metric.report.items() if name != "trace"},
+            "report": {n: value for n, value in metric.report.items() if n not in ("trace", "held_out")},
         }
     )

@@ -73,6 +73,7 @@ class Run:
     sep: str | None = None
     encoding: str | None = None
     thousands: str | None = None
+    folds: int | None = None
     out: str = ""
     report: str | None = None
     scheduler: str | None = None
@@ -170,7 +171,7 @@ def _stored(path: str, kinds: Mapping[str, type[Constraint]]) -> dict[str, Any]:
         typed, table = _options_of(found.pop("option"), path), found.get("options", {})
         found["options"] = {**typed, **table} if isinstance(table, dict) else table
     known = [*option_names(), *kinds]
-    types: dict[str, Any] = {"options": dict, "rank": str | int, "seed": int, "standardize": bool}
+    types: dict[str, Any] = {"options": dict, "rank": str | int, "seed": int, "folds": int, "standardize": bool}
     types |= dict.fromkeys(LISTS, tuple)
     for name, value in found.items():
         if name not in known:

@@ -11,18 +11,30 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .classification import Classified, classify
 from .clustering import KMeansResult, constrained_kmeans
+from .counting import clusters_by_silhouette
+from .matching import Calibration, calibrate, candidates
 from .scores import RetrievalResult, alignment, one_cluster_rand, retrieval_auc, satisfied, triplet_accuracy
+from .unseen import Score, held_out
 
 if TYPE_CHECKING:
     from ..estimators.rule import KernelRule
 
 __all__ = [
+    "Calibration",
+    "Classified",
     "KMeansResult",
     "KernelRule",
     "RetrievalResult",
+    "Score",
     "alignment",
+    "calibrate",
+    "candidates",
+    "classify",
+    "clusters_by_silhouette",
     "constrained_kmeans",
+    "held_out",
     "one_cluster_rand",
     "retrieval_auc",
     "satisfied",

@@ -7,7 +7,21 @@ from pathlib import Path
 from metricforge.shell import main as cli
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = ("demo", "learn", "transform", "neighbors", "distance", "plugins", "datasets", "reproduce")
+COMMANDS = (
+    "demo",
+    "learn",
+    "evaluate",
+    "info",
+    "classify",
+    "cluster",
+    "match",
+    "neighbors",
+    "transform",
+    "distance",
+    "plugins",
+    "datasets",
+    "reproduce",
+)
 N_LARGE = 6000
 """Rows of the files that workers read."""
 

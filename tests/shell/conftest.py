@@ -125,6 +125,7 @@ def trouble(started):
     (started / "names.csv").write_text("a,class\n")
     (started / "nan.csv").write_text("a,b,class\n1,2,x\n2,nan,y\n3,4,x\n")
     (started / "unknown.csv").write_text("a,b,class\n1,2,x\n2,?,y\n3,4,x\n")
+    (started / "alike.csv").write_text("i,j,similar\n0,1,1\n2,3,1\n")
     (started / "typo.csv").write_text("a,b,class\n1,2,x\n2,two,y\n3,4,x\n5,6,y\n")
     (started / "toy.svm").write_text("1 1:1\n-1 1:2\n")
     (started / "half.toml").write_text('data = "toy.csv"\nlabel = "class"\noption = ["epsilon"]\n')

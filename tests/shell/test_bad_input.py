@@ -164,6 +164,38 @@ BAD = {
     "distance to a missing file": (["distance", "toy.metric", "toy.csv", "no.csv"], "there is no file"),
     "distance, paired with nothing": (["distance", "toy.metric", "toy.csv", "--paired"], "give a second file"),
     "distance, unequal": (["distance", "python.metric", "toy.npy", "few.npy", "--paired"], "100 rows and B has 2"),
+    "evaluate without hints": (["evaluate", "toy.metric", "toy.csv"], "give one of --label, --pairs"),
+    "evaluate by two hints": (
+        ["evaluate", "toy.metric", "toy.csv", "--label", "class", "--pairs", "pairs.csv"],
+        "give one of --label, --pairs",
+    ),
+    "evaluate by labels of another length": (
+        ["evaluate", "python.metric", "few.npy", "--label", "labels.csv"],
+        "100 values for",
+    ),
+    "info of nothing": (["info", "no.metric"], "cannot read 'no.metric'"),
+    "info of something else": (["info", "toy.csv"], "is not a saved metric"),
+    "classify without labels": (["classify", "python.metric", "toy.npy"], "keeps no labels: learn it with --label"),
+    "classify by rows without labels": (
+        ["classify", "toy.metric", "toy.csv", "--among", "toy.csv"],
+        "name the column of their classes with --label",
+    ),
+    "classify within what": (
+        ["classify", "toy.metric", "toy.csv", "--among", "toy.csv", "--label", "class", "--radius", "near"],
+        "--radius must be a number, learned or none, got 'near'",
+    ),
+    "classify within a radius that was not learned": (
+        ["classify", "toy.metric", "toy.csv", "--among", "toy.csv", "--label", "class", "--radius", "learned"],
+        "learns no radius",
+    ),
+    "cluster into too many": (["cluster", "toy.metric", "toy.csv", "-k", "101"], "ask for at most 100 clusters"),
+    "cluster into a folder": (["cluster", "toy.metric", "toy.csv", "-o", "folder.csv"], "it is a folder"),
+    "match without pairs": (["match", "toy.metric", "toy.csv"], "--pairs is missing"),
+    "match with one kind of pairs": (["match", "toy.metric", "toy.csv", "--pairs", "alike.csv"], "examples of both"),
+    "match with too much precision": (
+        ["match", "toy.metric", "toy.csv", "--pairs", "pairs.csv", "--precision", "2"],
+        "precision must be above 0 and at most 1",
+    ),
     "plugins of what": (["plugins", "x"], "unrecognized arguments: x"),
     "an unknown data set": (["datasets", "wien"], "unknown data set 'wien': did you mean 'wine'?"),
     "a data set into no folder": (["datasets", "wine", "-o", "no/w.csv"], "there is no folder"),

@@ -1,0 +1,113 @@
+"""``metricforge evaluate``: score a saved metric on the rows and hints of a later file."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import rows as _rows
+from ..constraints import Constraint, Labels
+from ..errors import InputError
+from ..files.formats import is_table
+from ..files.table import Table
+from ..metric import Metric, Report, load
+from ..tasks import classify, satisfied
+from .apply import read_for
+from .hints import hint_from_file, hint_kinds
+from .output import shares, write_json, write_line
+
+Array = NDArray[Any]
+
+
+def run(args: Namespace) -> None:
+    """Count what holds before and after on the rows of a file, and classify them by the training rows."""
+    metric = load(args.metric)
+    table, hint, flag = read_hinted(metric, args)
+    start = before(metric)
+    lines = [
+        {"what": a.condition, "before": b.share, "after": a.share, "error": _errors(b.share, a.share, a.total)}
+        for b, a in zip(satisfied(start, table.rows, hint), satisfied(metric, table.rows, hint), strict=True)
+    ]
+    if flag == Labels.flag:
+        lines = [*classified(metric, start, table, hint), *lines]
+    notes = []
+    if same_rows(metric, table):
+        notes.append("these are the rows that the metric was learned from: the figures say nothing about new rows")
+    if args.json:
+        write_json({"rows": table.rows.shape[0], "hint": hint.describe(), "notes": notes, "scores": lines})
+        return
+    write_line(f"{args.data}: {hint.describe()} over {table.rows.shape[0]} rows")
+    for note in notes:
+        write_line(f"note: {note}")
+    print_scores(lines)
+
+
+def print_scores(lines: list[dict[str, Any]]) -> None:
+    """Write a table of shares before and after."""
+    wide = max((len(line["what"]) for line in lines), default=0)
+    write_line(f"\n{'':<{wide}}         before          after")
+    for line in lines:
+        write_line(f"{line['what']:<{wide}} {shares(line)}")
+
+
+def before(metric: Metric) -> Metric:
+    """Return the metric of the kernel that a fit started from, on the same training rows."""
+    if metric.start is None:
+        raise InputError("the metric does not know the kernel that it started from, so there is no before")
+    return Metric(metric.start, Report({"method": "start"}), rows=metric.rows, columns=metric.columns)
+
+
+def classified(metric: Metric, start: Metric, table: Table, hint: Constraint) -> list[dict[str, Any]]:
+    """Return the share of the rows that the training rows classify right, where the metric keeps their labels."""
+    labels, origin = hint.row_classes(), metric.origin
+    if labels is None or origin is None or not len(origin.codes) or metric.rows is None:
+        return []
+    y = origin.labels_of(np.arange(len(origin.codes)))
+    scored = np.flatnonzero(labels.codes >= 0)
+    truth = np.array([str(value) for value in labels.classes.tolist()], dtype=object)[labels.codes[scored]]
+    lines = []
+    for k in (1, 5):
+        right: list[float] = []
+        for one in (start, metric):
+            found = classify(one, y, table.rows[scored], k=k)
+            right.append(float(np.mean(np.array([str(value) for value in found.labels.tolist()]) == truth)))
+        what = f"rows classified right by the {'nearest training row' if k == 1 else f'{k} nearest training rows'}"
+        error = _errors(right[0], right[1], len(scored))
+        lines.append({"what": what, "before": right[0], "after": right[1], "error": error})
+    return lines
+
+
+def _errors(before: float, after: float, total: int) -> tuple[float, float]:
+    """Return the standard errors of two shares."""
+    b, a = (float(np.sqrt(share * (1 - share) / total)) for share in (before, after))
+    return b, a
+
+
+def same_rows(metric: Metric, table: Table) -> bool:
+    """Return whether a table holds exactly the training rows."""
+    if metric.rows is None or _rows.is_dask(metric.rows) or _rows.count(metric.rows) != table.rows.shape[0]:
+        return False
+    return _rows.digest(metric.rows) == _rows.digest(metric.kernel.check(table.rows, "data"))
+
+
+def read_hinted(metric: Metric, args: Namespace, *, needed: bool = True) -> tuple[Table, Any, str]:
+    """Read the rows of a later file and the hint that was typed: a column, or a file."""
+    kinds = hint_kinds()
+    typed = {flag: value for flag in kinds if (value := getattr(args, flag.replace("-", "_"), None))}
+    flags = ", ".join(f"--{flag}" for flag in kinds)
+    if len(typed) > 1 or (needed and not typed):
+        raise InputError(f"give {'one' if needed else 'at most one'} of {flags}")
+    if not typed:
+        return read_for(metric, args.data, args), None, ""
+    flag, source = next(iter(typed.items()))
+    kind = kinds[flag]
+    in_data = kind.per_row and not is_table(source)
+    table = read_for(metric, args.data, args, extra=[source] if in_data else [])
+    n = table.rows.shape[0]
+    if in_data:
+        return table, kind.from_table({kind.table_columns[0]: table.extra[source]}, n), flag
+    hint = hint_from_file(kind, source, table.total or n, args.data)
+    return table, hint if table.kept is None else hint[table.kept], flag

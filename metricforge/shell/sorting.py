@@ -1,0 +1,130 @@
+"""``metricforge classify``, ``cluster`` and ``match``: sort the rows of a file by a saved metric."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..constraints import Pairs
+from ..errors import InputError
+from ..files import check_output
+from ..metric import load
+from ..rows import cluster as _cluster
+from ..tasks import calibrate, candidates, clusters_by_silhouette, constrained_kmeans
+from ..tasks import classify as _classify
+from .apply import loaded, output, read_for, row_names
+from .evaluate import read_hinted
+from .output import write_line
+from .settings import check_not_input
+
+Array = NDArray[Any]
+
+NONE = "none of these"
+
+
+def classify(args: Namespace) -> None:
+    """Write the class of each row, with the share of the votes of every class."""
+    with loaded(args) as (metric, table):
+        if args.among:
+            if not args.label:
+                raise InputError("--among gives rows to vote: name the column of their classes with --label")
+            voters = read_for(metric, args.among, args, extra=[args.label])
+            metric = _with_rows(metric, voters.rows)
+            y: Any = voters.extra[args.label]
+        else:
+            origin = metric.origin
+            if origin is None or not len(origin.codes):
+                raise InputError(
+                    f"{args.metric!r} keeps no labels: learn it with --label, or give --among FILE --label COLUMN"
+                )
+            y = origin.labels_of(np.arange(len(origin.codes)))
+        found = _classify(metric, y, table.rows, k=args.k, radius=_radius(metric, args))
+        numbers = np.column_stack([table.row_numbers, found.nearest, found.probabilities])
+        names = ["row", "nearest", *(f"p({value})" for value in found.classes.tolist())]
+        labels = np.array([NONE if value is None else value for value in found.labels.tolist()], dtype=object)
+        texts = {name: values for name, values in row_names(table, args).items() if name != "row"} | {"class": labels}
+        as_json = {"classes": found.classes, "class": labels, "probabilities": found.probabilities, **texts}
+        output(args, names, numbers, as_json, texts)
+
+
+def _radius(metric: Any, args: Namespace) -> float | None:
+    """Return the radius beyond which a row is none of the classes: the one given, or the one that was learned."""
+    if args.radius in (None, "learned"):
+        learned = metric.report.get("radius")
+        if learned is None and args.radius:
+            raise InputError(f"--radius learned: method {metric.report.method!r} learns no radius; give a number")
+        return None if learned is None else float(learned)
+    if args.radius == "none":
+        return None
+    try:
+        return float(args.radius)
+    except ValueError:
+        raise InputError(f"--radius must be a number, learned or none, got {args.radius!r}") from None
+
+
+def _with_rows(metric: Any, rows: Any) -> Any:
+    from dataclasses import replace
+
+    return replace(metric, rows=metric.kernel.check(rows, "--among"), stored_map=None, origin=None)
+
+
+def cluster(args: Namespace) -> None:
+    """Write the cluster of each row."""
+    if args.out:
+        check_not_input(args.out, [args.metric, args.data])
+        check_output(args.out)
+    metric = load(args.metric)
+    with _cluster.connected(args.scheduler):
+        table, hint, _ = read_hinted(metric, args, needed=False)
+        Z = np.asarray(metric.transform(table.rows))
+        silhouettes: dict[int, float] = {}
+        if args.clusters is None:
+            found, silhouettes = clusters_by_silhouette(Z, hint, seed=args.seed)
+        else:
+            found = constrained_kmeans(Z, args.clusters, hint, seed=args.seed)
+    lines = np.column_stack([table.row_numbers, found.labels])
+    texts = {name: values for name, values in row_names(table, args).items() if name != "row"}
+    as_json = {
+        "clusters": found.labels,
+        "silhouettes": {str(k): s for k, s in silhouettes.items()},
+        "violated": len(found.violated),
+        **texts,
+    }
+    output(args, ["row", "cluster"], lines, as_json, texts)
+    if args.out and not args.json:
+        sizes = ", ".join(map(str, np.bincount(found.labels)))
+        best = max(silhouettes.values(), default=0.0)
+        chosen = f" (silhouette {best:.2f}, the largest of {len(silhouettes)})" if silhouettes else ""
+        write_line(f"{len(found.centers)} clusters{chosen} of {sizes} rows")
+        if len(found.violated):
+            write_line(f"note: {len(found.violated)} pairs that should be apart are together")
+
+
+def match(args: Namespace) -> None:
+    """Write the pairs of rows that are probably the same, most probable first."""
+    with loaded(args) as (metric, table):
+        if not args.pairs:
+            raise InputError(
+                "--pairs is missing: give pairs that the metric was not learned from, so that the probabilities hold"
+            )
+        _, pairs, _ = read_hinted(metric, args)
+        known = calibrate(metric, table.rows, Pairs.expect(pairs, "--pairs"))
+        limit = known.threshold(args.precision)
+        found, distances = candidates(metric, table.rows, args.k)
+        near = distances <= limit
+        found, distances = found[near], distances[near]
+        numbers = table.row_numbers
+        lines = np.column_stack([numbers[found], distances, known.probability(distances)])
+        names = {}
+        if args.id:
+            ids = table.extra[args.id]
+            names = {"id_i": ids[found[:, 0]], "id_j": ids[found[:, 1]]}
+        about = {"threshold": limit, "recall": known.recall(limit), "candidates": len(near)}
+        as_json = {"pairs": numbers[found], "probabilities": lines[:, 3], "distances": distances, **about, **names}
+        output(args, ["i", "j", "distance", "probability"], lines, as_json, names)
+        if args.out and not args.json:
+            share = f"{100 * about['recall']:.0f} %"
+            write_line(f"up to distance {limit:.4g}; of the pairs given as the same, {share} are as near")

@@ -1,0 +1,102 @@
+"""Classify rows by the training rows nearest to them in a learned metric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import whole_number
+from ..constraints import Labels
+from ..errors import InputError
+from ..rows import blocks, count
+
+if TYPE_CHECKING:
+    from ..metric import Metric
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Classified:
+    """The result of `classify`.
+
+    Attributes
+    ----------
+    classes : (c,) array
+    codes : (n,) int array
+        The number of each row's class, -1 for "none of these".
+    probabilities : (n, c) array
+        The share of the votes; of a row that is none of these, 0.
+    nearest : (n,) array
+        The distance of the nearest training row.
+    """
+
+    classes: Array
+    codes: Array
+    probabilities: Array
+    nearest: Array
+
+    @property
+    def labels(self) -> Array:
+        """The class of each row, None for "none of these"."""
+        names = np.array([*self.classes.tolist(), None], dtype=object)
+        return np.asarray(names[self.codes])
+
+
+def classify(
+    metric: Metric, y: Any, X: Any, *, k: int = 5, radius: float | None = None, method: str = "auto"
+) -> Classified:
+    """Classify rows by the votes of the k nearest training rows.
+
+    A tie goes to the class of the nearest row among those that tie.
+
+    Parameters
+    ----------
+    metric : Metric
+        With training rows.
+    y : labels of the training rows, or Labels
+        Rows without a label do not vote.
+    X : rows in memory
+        To classify.
+    k : int
+        The number of neighbours; fewer if there are fewer labelled rows.
+    radius : float, optional
+        A row whose nearest labelled training row is further away is none of these.  Methods that learn a radius have
+        it as ``metric.report.radius``.
+    method : str
+        The neighbour search.
+
+    Notes
+    -----
+    Time and memory of `Metric.neighbors`, and O(n (k² + c)) for the votes.
+    """
+    if metric.rows is None:
+        raise InputError("metric keeps no training rows to vote; learn it with rows in memory")
+    labels = Labels.of(y)
+    labels.check(count(metric.rows), "y")
+    voters = np.flatnonzero(labels.codes >= 0)
+    if not len(voters):
+        raise InputError("y has no label, so no row can vote; give at least one")
+    k = min(whole_number(k, "k"), len(voters))
+    if radius is not None and not radius >= 0:
+        raise InputError(f"radius must be a number of at least 0, got {radius!r}")
+    if len(voters) < labels.n:
+        from dataclasses import replace
+
+        metric = replace(metric, rows=metric.rows[voters], stored_map=None, origin=None)
+    indices, distances = metric.neighbors(X, k, method=method)
+    near = labels.codes[voters][indices]  # (n, k), nearest first
+    c = len(labels.classes)
+    codes, probabilities = np.empty(len(near), dtype=np.int64), np.empty((len(near), c))
+    for part in blocks(len(near), 8 * (c + k * k)):
+        votes = (near[part][:, :, None] == near[part][:, None, :]).sum(axis=2)
+        # argmax finds the first of the largest: among classes with equal votes, the one with the nearest row
+        codes[part] = np.take_along_axis(near[part], votes.argmax(axis=1)[:, None], axis=1)[:, 0]
+        probabilities[part] = (near[part][:, :, None] == np.arange(c)).sum(axis=1) / k
+    if radius is not None:
+        beyond = distances[:, 0] > radius
+        codes[beyond], probabilities[beyond] = -1, 0.0
+    return Classified(np.asarray(labels.classes), codes, probabilities, distances[:, 0])

@@ -1,0 +1,109 @@
+"""``metricforge evaluate``, ``info`` and what ``learn`` prints about rows held out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from metricforge_cases.shell import run
+
+import metricforge as mf
+from metricforge.tasks import classify, held_out
+
+HINT = ("--label", "class", "--method", "krca", "--kernel", "linear", "--option", "epsilon=0")
+
+
+@pytest.fixture
+def wines(tmp_path, monkeypatch):
+    """Wine in two files, one to learn from and one that comes later."""
+    monkeypatch.chdir(tmp_path)
+    X, y = mf.datasets.load("wine")
+    order = np.random.default_rng(0).permutation(len(X))
+    head = ",".join([*(f"x{c}" for c in range(13)), "class"])
+    for name, rows in (("old.csv", order[:120]), ("new.csv", order[120:])):
+        lines = [",".join(map(repr, [*X[r].tolist(), f"grower {y[r]}"])).replace("'", "") for r in rows]
+        (tmp_path / name).write_text("\n".join([head, *lines]) + "\n")
+    return X[order], np.array([f"grower {label}" for label in y])[order]
+
+
+def test_learn_scores_rows_that_it_held_out(wines, capsys):
+    assert run("learn", "old.csv", *HINT, "--report", "r.html") == 0
+    out = capsys.readouterr().out
+    X, y = wines
+
+    def fit(A, part):
+        return mf.learn(A, part, method="krca", kernel="linear", epsilon=0.0)
+
+    (score,) = held_out(X[:120], mf.Labels(y[:120]), fit)
+    assert "on rows held out, 5 folds" in out
+    assert f"{100 * score.before:.1f} ± {100 * score.error[0]:.1f} %" in out
+    assert f"{100 * score.after:.1f} ± {100 * score.error[1]:.1f} %" in out
+    assert "on the rows learned from" not in out
+    assert mf.load("old.metric").report.held_out == (score.as_dict(),)
+    page = Path("r.html").read_text()
+    assert f"{100 * score.after:.1f} ± {100 * score.error[1]:.1f} %" in page
+    assert "on rows held out (5 folds)" in page
+    assert run("learn", "old.csv", *HINT, "--folds", "0", "-o", "none.metric", "--report", "r.html") == 0
+    assert "on the rows learned from" in capsys.readouterr().out
+    assert "on the rows learned from" in Path("r.html").read_text()
+    assert run("learn", "old.csv", *HINT, "--folds", "2", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["held_out"][0]["folds"] == 2
+
+
+def test_evaluate_on_a_later_file(wines, capsys):
+    assert run("learn", "old.csv", *HINT) == 0
+    capsys.readouterr()
+    assert run("evaluate", "old.metric", "new.csv", "--label", "class", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    X, y = wines
+    metric = mf.load("old.metric")
+    right = [line for line in told["scores"] if line["what"].startswith("rows classified right")]
+    for line, k in zip(right, (1, 5), strict=True):
+        assert line["after"] == np.mean(classify(metric, y[:120], X[120:], k=k).labels == y[120:])
+        assert line["after"] > line["before"]
+    assert told["notes"] == []
+    assert run("evaluate", "old.metric", "old.csv", "--label", "class") == 0
+    out = capsys.readouterr().out
+    assert "note: these are the rows that the metric was learned from" in out
+    assert "±" in out
+    pairs = mf.Pairs.from_labels(y[120:], n_pairs=60, seed=0)
+    signed = [(*p, 1) for p in pairs.similar] + [(*p, 0) for p in pairs.dissimilar]
+    Path("pairs.csv").write_text("i,j,similar\n" + "".join(f"{i},{j},{s}\n" for i, j, s in signed))
+    assert run("evaluate", "old.metric", "new.csv", "--pairs", "pairs.csv", "--json") == 0
+    assert len(json.loads(capsys.readouterr().out)["scores"]) == 2
+
+
+def test_info_says_what_a_file_holds(wines, capsys):
+    assert run("learn", "old.csv", *HINT) == 0
+    capsys.readouterr()
+    assert run("info", "old.metric") == 0
+    out = capsys.readouterr().out
+    for said in (
+        "krca",
+        "optimal",
+        "residual",
+        "120",
+        "class (3 classes)",
+        "numbers as they are",
+        "held out",
+        "format",
+    ):
+        assert said in out
+    assert run("info", "old.metric", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["method"], told["rows"], told["features"], told["format"]) == ("krca", 120, 13, 3)
+    assert told["held_out"][0]["folds"] == 5
+    mf.learn(*[part[:50] for part in wines], method="krca").save("python.metric")
+    assert run("info", "python.metric", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["format"], told["columns"], told["held_out"]) == (2, [], [])
+
+
+def test_too_few_hints_to_hold_some_out_are_said(wines, capsys):
+    Path("pairs.csv").write_text("i,j,similar\n0,1,1\n")
+    assert run("learn", "old.csv", "--pairs", "pairs.csv", "--drop", "class", "--method", "krca") == 0
+    out = capsys.readouterr().out
+    assert "note: no rows were held out: there are too few hints to learn from the others" in out
+    assert "on the rows learned from" in out
