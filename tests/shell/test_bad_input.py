@@ -20,7 +20,7 @@ BAD = {
     "learn nothing": (["learn"], "data is missing"),
     "learn without hints": (
         ["learn", "toy.csv"],
-        "give one of --label, --pairs, --triplets, --quadruplets, --groups, --target\n",
+        "give one of --label, --pairs, --triplets, --quadruplets, --groups, --target, --answers\n",
     ),
     "learn LIBSVM without hints": (["learn", "toy.svm"], "the labels inside a LIBSVM file are --label label"),
     "learn FASTA without hints": (["learn", "p.fasta"], "are --label id and --label description"),
