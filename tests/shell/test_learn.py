@@ -68,7 +68,7 @@ def test_options_kernels_rank_and_the_default_name(here):
 @pytest.mark.parametrize(
     ("method", "said"),
     [
-        ("kcr", r"optimal: duality gap 0\.\d+, relative 0\.000\d+; \d+ iterations, "),
+        ("kcr", r"optimal: duality gap [\d.]+, relative 0\.0\d+; \d+ iterations, "),
         ("krca", r"optimal: residual of the optimality conditions \d.*e-\d\d; 1 iteration, "),
         ("euclidean", r"optimal: nothing is optimised; 0 iterations, "),
     ],
