@@ -42,9 +42,10 @@ class KernelRule(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Its parameters can be tuned as ``learner__solver__lam``.  A Metric is used as it is.
     radius : "learned" or float >= 0
         "learned" uses ``metric.report.radius``; for methods that report none, give a number.
-    window : {"naive", "gaussian", "epanechnikov", "cauchy"}
+    window : {"naive", "gaussian", "epanechnikov", "cauchy", "learned"}
         κ(u): 1 for u <= 1 and 0 beyond; exp(−u²); 1 − u² for u <= 1 and 0 beyond; 1 / (1 + u^(d+1)), where d is the
-        dimension of the embedding.  A radius is learned for the naive window; the window only affects predictions.
+        dimension of the embedding.  "learned" uses ``metric.report.window``, and the naive one where there is none: a
+        radius is learned for that window.
 
     Attributes
     ----------
@@ -149,7 +150,8 @@ class KernelRule(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return np.asarray(D == 0, dtype=np.float64)  # the limit of every window for radius → 0
         with np.errstate(over="ignore"):
             D /= h
-        return np.asarray(WINDOWS[self.window](D, self._rows.shape[1]))
+        window = self.metric_.report.get("window", "naive") if self.window == "learned" else self.window
+        return np.asarray(WINDOWS[window](D, self._rows.shape[1]))
 
     def _break_ties(self, Q: Array, votes: Array) -> Array:
         most = votes.max(axis=1)
@@ -167,7 +169,7 @@ class KernelRule(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return MetricLearner(random_state=0) if self.learner is None else self.learner
 
     def _check_options(self) -> None:
-        one_of(self.window, "window", list(WINDOWS))
+        one_of(self.window, "window", [*WINDOWS, "learned"])
         number_or(self.radius, "radius", ["learned"], least=0)
         if not isinstance(self._learner(), MetricLearner | Metric):
             raise InputError(f"learner must be a MetricLearner, a Metric or None, got {shown(self.learner)}")

@@ -10,7 +10,8 @@ import numpy as np
 
 from metricforge.rows import Array
 
-from .certificate import DualBound, certify, trivial_bound
+from .certificate import DualBound, certify, factor_residual, residual, trivial_bound
+from .coordinates import split_columns
 from .lbfgs import minimise
 from .objective import Objective, Smoothing
 
@@ -36,7 +37,9 @@ VANISHED = 1e-3
 """A singular value of P below this share of the largest counts as zero: its column may be replaced."""
 IDLE, FEW_STEPS = 4, 5
 """Stop after IDLE consecutive runs shorter than FEW_STEPS steps."""
-ENDS = ("done", "limit", "stuck")
+SETTLED = 1e-3
+"""A factor of fixed rank is stationary when its objective falls by less than this share of the tolerance per check."""
+ENDS = ("done", "stationary", "limit", "stuck")
 
 
 @dataclass
@@ -51,6 +54,8 @@ class State:
         The point with the smallest exact objective, ``value``.
     bound : float
         The best lower bound on the optimum.
+    residual : float or None
+        If the problem is not convex: how far the best point is from stationary, as a share of ``value``.
     move : str
         The last decision.
     """
@@ -61,14 +66,15 @@ class State:
     best: tuple[Array, float]
     value: float
     bound: float
+    residual: float | None = None
     n_iter: int = 0
     move: str = ""
     trace: list[tuple[float, float]] = field(default_factory=list)
 
     @property
     def gap(self) -> float:
-        """An upper bound on the best value minus the optimum."""
-        return max(self.value - self.bound, 0.0)
+        """An upper bound on the best value minus the optimum; the residual times the value if there is none."""
+        return max(self.value - self.bound, 0.0) if self.residual is None else self.residual * self.value
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +84,9 @@ class Descent:
     Every `CHECK_EVERY` steps the exact objective and a lower bound are computed, and a decision is made: the gap is
     small enough (done); change the outer slope (cap); smooth less, because smoothing dominates the gap (finer); add the
     directions that violate the matrix inequality most, because W lacks rank (grow); or continue.
+
+    ``blocks`` are the diagonal blocks of W, if there are several: a column of the factor then belongs to one of them.
+    ``most`` is the largest number of columns; with it, a descent also ends where the objective is stationary in them.
     """
 
     objective: Objective
@@ -86,6 +95,8 @@ class Descent:
     tol: float
     max_iter: int
     step: Callable[..., None]
+    blocks: tuple[slice, ...] = ()
+    most: int | None = None
 
     def start(self, P: Array, spare: int) -> State:
         """Return the state at a mean squared distance of `START_DISTANCE` and a squared radius of `START_RADIUS`.
@@ -93,12 +104,25 @@ class Descent:
         To the columns of P are added up to ``spare``: the directions that violate the matrix inequality most there.
         """
         smoothing = Smoothing(COARSEST, logistic=self.objective.logistic)
+        if self.blocks:
+            P = split_columns(P, self.blocks)
+        P = self._largest(P)
         m, r = P.shape
-        h = START_RADIUS
-        V = self.root.T @ certify(self.objective, self.root, self.lam, self._sized(P), h, smoothing).vectors[:, : m - r]
-        V = V[:, :spare] / np.linalg.norm(V[:, :spare], axis=0)
+        spare = min(spare, m - r, m - r if self.most is None else self.most - r)
+        h = START_RADIUS if self.objective.loss.convex else 1.0
+        V = self.root.T @ self._certify(self._sized(P), h, smoothing).vectors[:, :spare]
+        V /= np.linalg.norm(V, axis=0)
         P = self._sized(np.hstack([P, SPARE_SIZE * (float(np.linalg.norm(P)) or 1.0) * V]))
         return State(P, h, smoothing, (P, h), self.objective.exact(P, h), trivial_bound(self.objective))
+
+    def _largest(self, P: Array) -> Array:
+        """Return the ``most`` largest columns of P."""
+        if self.most is None or P.shape[1] <= self.most:
+            return P
+        return P[:, np.sort(np.argsort(-np.linalg.norm(P, axis=0), kind="stable")[: self.most])]
+
+    def _certify(self, P: Array, h: float, smoothing: Smoothing) -> DualBound:
+        return certify(self.objective, self.root, self.lam, P, h, smoothing, self.blocks)
 
     def _sized(self, P: Array) -> Array:
         """Return a multiple of P with a mean squared distance of `START_DISTANCE`; P = 0 as it is."""
@@ -129,7 +153,10 @@ class Descent:
                 state.P = self._grown(state, certificate)
         h, value = self.objective.without_metric()
         if value <= state.value:
-            state.value, state.best = value, (np.zeros((len(state.P), 1)), h)
+            state.P, state.h = np.zeros((len(state.P), 1)), h
+            state.value, state.best = value, (state.P, h)
+            if state.residual is not None:
+                state.residual = self._residual(state, self._certify(state.P, h, state.smoothing))
         self.objective.close()
         log.debug("%s after %d steps, objective %.6g, bound %.6g", state.move, state.n_iter, state.value, state.bound)
         return state
@@ -142,9 +169,11 @@ class Descent:
         steps, last = 0, np.inf
         certificate: DualBound | None = None
 
+        inside = self._support(state.P)
+
         def evaluate(x: Array) -> tuple[float, Array]:
             value, gradient, slope = self.objective(x[:-1].reshape(shape), float(x[-1]), smoothing)
-            return value, np.append(gradient.ravel(), slope)
+            return value, np.append((gradient * inside).ravel(), slope)
 
         def watch(x: Array, value: float) -> bool:
             nonlocal steps, last, certificate
@@ -170,11 +199,23 @@ class Descent:
         )
         return certificate
 
+    def _support(self, P: Array) -> Array | float:
+        """Return 1 in the block of each column of P and 0 elsewhere; 1 if there is one block."""
+        if not self.blocks:
+            return 1.0
+        inside = np.zeros(P.shape)
+        for part in self.blocks:
+            inside[part] = np.abs(P[part]).max(axis=0, initial=0.0) > 0
+        return inside
+
     def _check(self, state: State) -> DualBound:
         value = self.objective.exact(state.P, state.h)
-        if value < state.value:
+        found = self._certify(state.P, state.h, state.smoothing)
+        convex = self.objective.loss.convex
+        if value < state.value or not convex:
             state.value, state.best = value, (state.P, state.h)
-        found = certify(self.objective, self.root, self.lam, state.P, state.h, state.smoothing)
+        if not convex:
+            state.residual = self._residual(state, found)
         state.bound = max(state.bound, found.bound)
         state.trace.append((state.value, state.gap))
         log.debug(
@@ -184,6 +225,15 @@ class Descent:
         )
         return found
 
+    def _residual(self, state: State, found: DualBound) -> float:
+        """Return how far the current point is from stationary: over all W, or over the columns of the factor."""
+        P, h = state.P, state.h
+        _, gradient, slope = self.objective(P, h, state.smoothing)
+        gradient = gradient * self._support(P)
+        if self.most is None:
+            return residual(state.value, self.lam, P, gradient, float(found.values[0]))
+        return factor_residual(state.value, P, h, gradient, slope, self.root)
+
     # -- decisions -----------------------------------------------------------------------------------------------
 
     def _decide(self, state: State, found: DualBound, drop: float, steps: int) -> str:
@@ -191,17 +241,21 @@ class Descent:
 
         ``drop`` is the decrease of the smoothed objective since the last check, ``steps`` the length of this run.
         """
-        if state.gap <= self.tol * state.value:
+        coarse = found.loss > SHARE * self.tol * state.value
+        convex = self.objective.loss.convex
+        if state.gap <= self.tol * state.value and (convex or not coarse):
             return "done"
         if state.n_iter >= self.max_iter:
             return "limit"
-        if not self.objective.logistic and _cap(state.smoothing.cap, found.peak) != state.smoothing.cap:
+        settled = drop <= SETTLED * self.tol * state.value and not coarse
+        if self.most is not None and settled and self._residual(state, found) <= self.tol:
+            return "stationary"
+        if convex and not self.objective.logistic and _cap(state.smoothing.cap, found.peak) != state.smoothing.cap:
             return "cap"
-        coarse = found.loss > SHARE * self.tol * state.value
         if coarse and (state.value - found.bound <= 3 * found.loss or drop <= SHARE * found.loss):
             return "finer"
-        if found.values[0] < -self.lam * (1 + SHARE * self.tol):
-            s = np.linalg.svd(state.P, compute_uv=False)
+        if self.most is None and found.values[0] < -self.lam * (1 + SHARE * self.tol):
+            s = self._compressed(state.P)[1]
             slow = steps >= PATIENCE and drop <= 0.1 * self.tol * state.value
             room = np.count_nonzero(s > VANISHED * s[0]) < len(state.P)
             if room and (slow or s[-1] > 0.02 * s[0]):
@@ -213,10 +267,18 @@ class Descent:
         enough = 0.5 * SHARE * self.tol * state.value / max(found.loss, 1e-300)
         return state.smoothing.mu * float(np.clip(enough, FINER, 0.5))
 
+    def _compressed(self, P: Array) -> tuple[Array, Array]:
+        """Return a factor of PP' with orthogonal columns, none vanished, block by block; and all singular values."""
+        parts = [split_columns(P, (part,)) for part in self.blocks] if self.blocks else [P]
+        found = [_factor(part) for part in parts if part.shape[1]]
+        s = np.concatenate([values for _, values in found]) if found else np.zeros(1)
+        longest = s.max()
+        kept = [US[:, values > VANISHED * longest] for US, values in found]
+        return (np.hstack(kept) if longest > 0 else P[:, :0]), np.sort(s)[::-1]
+
     def _grown(self, state: State, found: DualBound) -> Array:
         """Return P without vanished columns and with the most violated directions, scaled by a line search."""
-        U, s, _ = np.linalg.svd(state.P, full_matrices=False)
-        P = (U * s)[:, s > VANISHED * s[0]] if s[0] > 0 else state.P[:, :0]
+        P, s = self._compressed(state.P)
         m, r = P.shape
         excess = -found.values / self.lam - 1  # the violation of λI + M ⪰ 0 along each direction
         k = min(int(np.count_nonzero(excess > 0)), m - r, max(2, r))
@@ -233,6 +295,12 @@ class Descent:
             elif chosen is not state.P:
                 break
         return chosen
+
+
+def _factor(P: Array) -> tuple[Array, Array]:
+    """Return U diag(s) and s of the singular value decomposition of P."""
+    U, s, _ = np.linalg.svd(P, full_matrices=False)
+    return U * s, s
 
 
 def _cap(cap: float, peak: float) -> float:

@@ -1,4 +1,4 @@
-"""The smoothed objective of eq. (9), and its gradient in a factor of W."""
+"""The smoothed objective of eq. (9), or of eq. (8) with another window, and its gradient in a factor of W."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from metricforge.rows import Array
 from metricforge.rows.threads import in_threads, thread_pool
 
 from .pairs import Compared, Grouped, PairBlock
+from .windows import WINDOWS, hinge
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -60,23 +61,54 @@ class Smoothing:
 
     def inner(self, x: Array) -> tuple[Array, Array]:
         """Return φ(x) and φ'(x)."""
-        return _hinge(x, self.mu)
+        return hinge(x, self.mu)
 
     def outer(self, x: Array) -> tuple[Array, Array]:
         """Return Ψ(x) and Ψ'(x)."""
         if self.logistic:
             return np.logaddexp(0, x), np.exp(-np.logaddexp(0, -x))
-        psi, a = _hinge(x, self.width)
+        psi, a = hinge(x, self.width)
         return self.cap * psi, self.cap * a
 
 
-def _hinge(x: Array, width: float) -> tuple[Array, Array]:
-    b = np.clip(0.5 + x / width, 0.0, 1.0)
-    return b * x + 0.5 * width * b * (1 - b), b
+@dataclass(frozen=True)
+class Loss:
+    """The upper bound on the number of misclassified rows that is minimised.
+
+    Attributes
+    ----------
+    logistic : bool
+        Whether the outer function is log(1 + e^x) instead of [1 + x]₊.
+    pooled : bool
+        Whether the votes of the other classes are summed; otherwise their maximum is bounded by log Σ exp (footnote 6).
+    window : str
+        "naive" for eq. (9), else a key of `WINDOWS`, for eq. (8) with h = 1.
+    d : int
+        The dimension of the embedding, for the Cauchy window.
+    """
+
+    logistic: bool = False
+    pooled: bool = True
+    window: str = "naive"
+    d: int = 1
+
+    @property
+    def convex(self) -> bool:
+        """Whether the objective is convex in W and h."""
+        return self.window == "naive"
+
+    @property
+    def plain(self) -> bool:
+        """Whether the compiled loops compute it."""
+        return self.pooled and self.convex
 
 
 class Multipliers(NamedTuple):
-    """The derivatives of a block of rows: a_i = Ψ', b_ij = φ' and C = τ_ij a_i b_ij, dense or CSR."""
+    """The derivatives of a block of rows: a_i = Ψ', b_ij = φ' and C = τ_ij a_i p_ij b_ij, dense or CSR.
+
+    p_ij = 1, except where log Σ exp bounds the maximum over other classes: there it is the weight of the class of j
+    (1 for the own class), and ``entropy`` that of the weights of row i.
+    """
 
     rows: slice
     cols: slice
@@ -84,6 +116,7 @@ class Multipliers(NamedTuple):
     a: Array
     b: Array
     C: Any
+    entropy: Array | None = None
 
 
 class Objective:
@@ -92,14 +125,21 @@ class Objective:
     ρ²_ij = ‖P'(f_i − f_j)‖² on the columns f_i of F.  F holds centred features in coordinates of their own (see
     `metricforge_plugins.kcr.coordinates`), in which λ tr W has a matrix, ``penalty`` (m, m).
 
+    With ``loss.pooled`` False, the sum over j of other classes becomes log Σ_l exp Σ_{j in class l}.  With another
+    window κ, Ψ(2 − Σ_j τ_ij κ(ρ²_ij)) takes the place of the first term, where j = i accounts for one of the 2.
+
     Cost of one evaluation: O(m (n + m) r + p r) for p pairs; memory for F, Y (n, r) and its gradient.
     """
 
-    def __init__(self, F: Array, pairs: Compared, penalty: Array, *, logistic: bool = False) -> None:
-        self.F, self.pairs, self.penalty, self.logistic = F, pairs, penalty, logistic
+    def __init__(
+        self, F: Array, pairs: Compared, penalty: Array, *, logistic: bool = False, loss: Loss | None = None
+    ) -> None:
+        self.F, self.pairs, self.penalty = F, pairs, penalty
+        self.loss = Loss(logistic) if loss is None else loss
+        self.logistic = self.loss.logistic
         # [2 − n_i⁺ + ...]₊ = [1 + x]₊ with x the argument of the step function in the paper; likewise log(1 + e^x)
-        self.offset = (1.0 if logistic else 2.0) - pairs.plus
-        self.compiled = pairs.count >= COMPILE_FROM
+        self.offset = (1.0 if self.logistic else 2.0) - (pairs.plus if self.loss.convex else np.zeros(pairs.n))
+        self.compiled = self.loss.plain and pairs.count >= COMPILE_FROM
 
     def __call__(self, P: Array, h: float, smoothing: Smoothing) -> tuple[float, Array, float]:
         """Return the value, the gradient in P and the slope in h."""
@@ -115,7 +155,15 @@ class Objective:
         return data + float(np.vdot(P, self.penalty @ P))
 
     def without_metric(self) -> tuple[float, float]:
-        """Return the best h at W = 0, where every distance is 0, and its objective."""
+        """Return the best h at W = 0, where every distance is 0, and its objective.
+
+        Where log Σ exp bounds the maximum over classes, the best of a grid; a window other than the naive has h = 1.
+        """
+        if not self.loss.plain:
+            nothing = np.zeros((len(self.F), 1))
+            grid = np.linspace(0, 1, 11) if self.loss.convex else np.ones(1)
+            found = [self.exact(nothing, h) for h in grid]
+            return float(grid[int(np.argmin(found))]), min(found)
         plus, minus = self.pairs.plus, self.pairs.sizes - self.pairs.plus
         kinds, counts = np.unique(np.stack([self.offset, plus, minus]), axis=1, return_counts=True)
         offset, plus, minus = kinds[:, :, None]
@@ -127,6 +175,15 @@ class Objective:
         values = counts @ Smoothing(EXACT, logistic=self.logistic).outer(inside)[0]
         best = int(values.argmin())
         return float(h[best]), float(values[best])
+
+    @cached_property
+    def rivals(self) -> Array:
+        """The number of other classes that each row is compared with."""
+        assert isinstance(self.pairs, Grouped)
+        found = np.zeros(self.pairs.n)
+        for rows, cols in self.pairs.tiles():
+            found[rows] = len(np.unique(self.pairs.same[cols, 0])) - 1
+        return found
 
     def multipliers(self, P: Array, h: float, smoothing: Smoothing) -> Iterator[Multipliers]:
         """Yield the derivatives by blocks of rows."""
@@ -141,13 +198,48 @@ class Objective:
 
     def _blocks(self, Y: Array, h: float, smoothing: Smoothing) -> Iterator[Multipliers]:
         for part in self.pairs.distances(Y):
+            v, b = self._terms(part, h, smoothing)
+            total = v.sum(axis=1) if part.begin is None else np.add.reduceat(v, part.begin[:-1])
+            share = entropy = None
+            if not self.loss.pooled:
+                total, share, entropy = self._largest(part, v)
+            psi, a = smoothing.outer(self.offset[part.rows] + total)
+            C = _weights(part, a, b if share is None else share * b)
+            yield Multipliers(part.rows, part.cols, float(psi.sum()), a, b, C, entropy)
+
+    def _terms(self, part: PairBlock, h: float, smoothing: Smoothing) -> tuple[Array, Array]:
+        """Return the terms v_ij of the sum over j, and b_ij with dv_ij/dρ²_ij = τ_ij b_ij."""
+        if self.loss.convex:
             x = part.D - h
             x *= part.tau
             x += 1
-            v, b = smoothing.inner(x)
-            total = v.sum(axis=1) if part.begin is None else np.add.reduceat(v, part.begin[:-1])
-            psi, a = smoothing.outer(self.offset[part.rows] + total)
-            yield Multipliers(part.rows, part.cols, float(psi.sum()), a, b, _weights(part, a, b))
+            return smoothing.inner(x)
+        k, b = WINDOWS[self.loss.window](part.D, smoothing.mu, self.loss.d)
+        return -part.tau * k, b
+
+    def _largest(self, part: PairBlock, v: Array) -> tuple[Array, Array, Array]:
+        """Return Σ_j v_ij over the own class plus log Σ_l exp Σ_j over the others, the weights p_ij and entropies."""
+        assert isinstance(self.pairs, Grouped)
+        starts, sizes = np.unique(self.pairs.same[part.cols, 0] - part.cols.start, return_counts=True)
+        sums = np.add.reduceat(v, starts, axis=1)  # (b, classes)
+        own = np.searchsorted(starts, self.pairs.same[part.rows, 0] - part.cols.start)
+        rows = np.arange(len(v))
+        total = sums[rows, own]
+        share = np.ones_like(sums)
+        entropy = np.zeros(len(v))
+        if len(starts) > 1:
+            others = sums.copy()
+            others[rows, own] = -np.inf
+            peak = others.max(axis=1, keepdims=True)
+            share = np.exp(others - peak)
+            scale = share.sum(axis=1, keepdims=True)
+            share /= scale
+            largest = (peak + np.log(scale))[:, 0]
+            total = total + largest
+            others[rows, own] = 0.0
+            entropy = np.maximum(largest - (share * others).sum(axis=1), 0.0)
+            share[rows, own] = 1.0
+        return total, np.repeat(share, sizes, axis=1), entropy
 
     def _sums(self, Yt: Array, h: float, smoothing: Smoothing) -> tuple[float, float, Array]:
         Y = Yt.T
@@ -160,7 +252,7 @@ class Objective:
             slope -= float(out.sum())
             G[rows] += 2 * (out[:, None] * Y[rows] - C @ Y[cols])
             G[cols] += 2 * (back[:, None] * Y[cols] - C.T @ Y[rows])
-        return value, slope, G.T
+        return value, slope if self.loss.convex else 0.0, G.T
 
     # -- compiled ------------------------------------------------------------------------------------------------
 

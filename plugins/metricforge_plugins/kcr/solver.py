@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,20 +14,23 @@ from metricforge import rows as _rows
 from metricforge.checks import number_or, one_of, whole_number, whole_number_or
 from metricforge.constraints import Constraint, Labels
 from metricforge.errors import ConvergenceWarning, InputError
-from metricforge.kernels import RBF
+from metricforge.kernels import RBF, Kernel, Mixture
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array
-from metricforge.space import LearnedKernel
+from metricforge.space import FeatureMap, LearnedKernel, represent
 
-from .coordinates import Coordinates, coordinates, discriminant
+from .coordinates import coordinates, discriminant
 from .descent import SPARE, SPARE_SAMPLED, Descent, State
-from .objective import Objective
+from .objective import Loss, Objective
 from .pairs import Compared, Grouped, all_pairs, neighbour_lists, random_groups
 from .radius import validated
+from .windows import WINDOWS
 
 PAIRS = ("auto", "all", "random", "neighbors")
 BANDWIDTHS = ("auto", "joint", "validated")
 BOUNDS = ("hinge", "logistic")
+MAXIMA = ("sum", "logsumexp")
+KERNELS = ("sum", "separate")
 N_PAIRS = 640_000
 """Default number of pairs: all pairs up to 800 rows."""
 GROUP, EACH = 40, 10
@@ -40,8 +45,8 @@ TOL = 5e-2
 improve any more; the rest is the lower bound, which takes several times as many steps."""
 WARM = 100_000
 """If there are many more pairs than this, a descent starts on groups with about this many pairs."""
-_ENDS = {"limit": Status.ITERATION_LIMIT, "stuck": Status.STALLED}
 DEFINITION = "objective less a dual feasible value"
+STATIONARITY = "largest decrease of the linear model of the objective over the better points"
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ class KCR(Solver):
 
     a convex upper bound on the number of rows that the rule misclassifies.  ``bound="logistic"`` replaces the outer
     [x]₊ by log(1 + e^(x−1)).  The constraint 1'Σ1 = 0 of the paper is omitted: because of λ tr W, the minimiser
-    satisfies it anyway.
+    satisfies it anyway.  ``maximum``, ``window``, ``kernels`` and ``n_components`` are the paper's other choices.
 
     W = LL' is found by L-BFGS on L and h with smoothed hinges.  The certificate is a feasible point of the dual;
     ``gap`` is the exact objective minus its value, so optimum >= objective − gap always.
@@ -82,6 +87,20 @@ class KCR(Solver):
         if all pairs are compared, else validated.
     bound : {"hinge", "logistic"}
         The outer function.
+    maximum : {"sum", "logsumexp"}
+        How the largest number of votes among the other classes is bounded: by their sum, or by the logarithm of the sum
+        of their exponentials (footnote 6).  For two classes both are the same.
+    window : {"naive", "gaussian", "epanechnikov", "cauchy"}
+        The window κ of the rule (eq. 8).  With any but the naive one the data term is Σ_i Ψ(−Σ_j τ_ij κ(ρ_ij)) over
+        j ≠ i, Ψ(x) = [1 + x]₊ or log(1 + e^x).  This is not convex, and the status is "stationary".  The radius is 1:
+        κ depends on ρ²/h only, so a smaller h would let the penalty vanish and change nothing else.  "cauchy" needs
+        ``n_components``, the dimension in its exponent.
+    kernels : {"sum", "separate"}
+        If the kernel is a sum: whether its features are one space, or each coordinate of the embedding belongs to one
+        summand (Theorem 1), which makes W block diagonal.
+    n_components : int, optional
+        The largest dimension of the embedding, rank W.  The problem is then not convex; the gap remains true, and the
+        status is "stationary" where it stays above ``tol``.
     tol : "auto" or float > 0
         The gap to reach, relative to the objective.  "auto" is 5e-2; most of that gap is due to the lower bound: the
         objective is then usually within 1 % of the optimum.
@@ -99,6 +118,10 @@ class KCR(Solver):
     n_pairs: int | None = None
     bandwidth: str = "auto"
     bound: str = "hinge"
+    maximum: str = "sum"
+    window: str = "naive"
+    kernels: str = "sum"
+    n_components: int | None = None
     tol: float | str = "auto"
     max_iter: int = 2000
 
@@ -107,12 +130,22 @@ class KCR(Solver):
     def __post_init__(self) -> None:
         for name in ("lam", "tol"):
             number_or(getattr(self, name), name, ["auto"], above=0)
-        for name, known in (("pairs", PAIRS), ("bandwidth", BANDWIDTHS), ("bound", BOUNDS)):
+        for name, known in (
+            *(("pairs", PAIRS), ("bandwidth", BANDWIDTHS), ("bound", BOUNDS), ("maximum", MAXIMA)),
+            *(("window", ("naive", *WINDOWS)), ("kernels", KERNELS)),
+        ):
             one_of(getattr(self, name), name, known)
         if self.n_pairs is not None and self.pairs == "all":
             raise InputError(f'n_pairs={self.n_pairs!r} contradicts pairs="all"; give only one of them')
         whole_number_or(self.n_pairs, "n_pairs", [None])
+        whole_number_or(self.n_components, "n_components", [None])
         whole_number(self.max_iter, "max_iter")
+        if self.maximum == "logsumexp" and self.pairs == "neighbors":
+            raise InputError('maximum="logsumexp" needs whole classes to compare with, but pairs="neighbors"')
+        if self.window != "naive" and self.bandwidth == "validated":
+            raise InputError(f'window={self.window!r} has the radius 1, so bandwidth="validated" contradicts it')
+        if self.window == "cauchy" and self.n_components is None:
+            raise InputError('window="cauchy" depends on the dimension of the embedding; give n_components')
 
     def _solve(self, problem: Problem) -> Solution:
         assert isinstance(problem.constraint, Labels)
@@ -120,8 +153,11 @@ class KCR(Solver):
         tol = TOL if isinstance(self.tol, str) else float(self.tol)
         codes = problem.constraint.codes[sample.rows]
 
+        maps = self._maps(problem)
+
         def features(rows: Array) -> Array:
-            return problem.space.map.of_rows(problem.rows, rows, copies=3, gather=True)
+            parts = [part.of_rows(problem.rows, rows, copies=3 * len(maps), gather=True) for part in maps]
+            return parts[0] if len(parts) == 1 else np.hstack(parts)
 
         if sample.pairs == "neighbors":
             Phi = features(sample.rows)
@@ -136,16 +172,28 @@ class KCR(Solver):
         spread = _spread(Phi, mean)
         lam = float(np.sqrt(pairs.n)) * spread if isinstance(self.lam, str) else float(self.lam)
 
-        axes = coordinates(Phi, mean)
+        blocks = _blocks_of(maps)
+        axes = coordinates(Phi, mean, blocks)
         F = axes.features(Phi, mean)
         del Phi
-        logistic = self.bound == "logistic"
-        state = _descend(F, codes, pairs, axes, lam, tol, self.max_iter, logistic, problem)
+        loss = Loss(self.bound == "logistic", self.maximum == "sum", self.window, self.n_components or 1)
+
+        def descent(part: Compared, share: float, done: int) -> Descent:
+            """Return the descent over some groups; ``share`` is that of their rows, ``done`` the steps so far."""
+            objective = Objective(np.ascontiguousarray(F[:, : part.n]), part, share * lam * axes.trace, loss=loss)
+
+            def step(k: int, total: int, **info: float) -> None:
+                problem.step(done + k, total, **info)
+
+            left = max(1, self.max_iter - done)
+            return Descent(objective, axes.root, share * lam, tol, left, step, blocks, self.n_components)
+
+        state = _descend(descent, discriminant(F, codes), pairs)
         L = axes.factor(state.best[0])
-        outcome = self._radius(problem, sample, L, state.best[1])
+        outcome = self._radius(problem, sample, maps, L, state.best[1])
         outcome |= {
             "lam": lam,
-            "lower_bound": state.bound,
+            **({"lower_bound": state.bound} if loss.convex else {"window": self.window}),
             "learned_rank": int(np.linalg.matrix_rank(L, tol=1e-3 * np.linalg.norm(L, 2))),
             "pairs": sample.pairs,
             "n_pairs": pairs.count,
@@ -153,7 +201,7 @@ class KCR(Solver):
             "unlabelled": problem.n - problem.constraint.size,
         }
         converged = state.gap <= tol * state.value
-        if not converged:
+        if not converged and state.move != "stationary":
             repair = "raise max_iter or lam" if state.move == "limit" else "rounding prevents more, so raise lam"
             warnings.warn(
                 f"kcr stopped after {state.n_iter} steps with a gap of {state.gap / state.value:.2%} of the objective, "
@@ -162,10 +210,10 @@ class KCR(Solver):
                 stacklevel=3,
             )
         return Solution(
-            kernel=LearnedKernel(problem.space.map, L @ L.T),
-            status=Status.OPTIMAL if converged else _ENDS[state.move],
+            kernel=_learned(maps, L),
+            status=_status(state, converged, loss.convex),
             objective=state.value,
-            certificate=Certificate("gap", state.gap, abs(state.value), DEFINITION),
+            certificate=_certificate(state),
             n_iter=state.n_iter,
             trace=tuple(state.trace),
             outcome=outcome,
@@ -206,7 +254,25 @@ class KCR(Solver):
         rows = np.sort(pool[: max(2, most // least)] if sampled else pool)
         return Sample(rows, np.sort(pool), np.sort(held_out), pairs, most, sampled)
 
-    def _radius(self, problem: Problem, sample: Sample, L: Array, h: float) -> dict[str, Any]:
+    def _maps(self, problem: Problem) -> tuple[FeatureMap, ...]:
+        """Return the feature map of the kernel, or those of its summands."""
+        kernel, space = problem.kernel, problem.space
+        if self.kernels == "sum":
+            return (space.map,)
+        if not isinstance(kernel, Mixture) or min(kernel.weights) < 0:
+            raise InputError(
+                f'kernels="separate" needs a sum of kernels with weights >= 0, got {kernel!r}; give kernel=k1 + k2'
+            )
+        rank = space.rank if space.representation == "landmarks" else "exact"
+        return tuple(
+            represent(part, problem.rows, rank, seed=problem.seed).map.scaled(weight)
+            for part, weight in zip(kernel.kernels, kernel.weights, strict=True)
+            if weight > 0
+        )
+
+    def _radius(
+        self, problem: Problem, sample: Sample, maps: tuple[FeatureMap, ...], L: Array, h: float
+    ) -> dict[str, Any]:
         """Return the radius, joint or validated, as entries of the outcome."""
         joint_only: dict[str, Any] = {
             "radius": float(np.sqrt(h)),
@@ -217,8 +283,10 @@ class KCR(Solver):
             return joint_only
         codes = problem.constraint.codes  # type: ignore[attr-defined]
         refer = sample.pool[_rows.draw(len(sample.pool), MOST_REFERENCE, problem.seed)]
-        embed = problem.space.map.rotated(L)
-        Z, queries = (embed.of_rows(problem.rows, part) for part in (refer, sample.held_out))
+        embed = [part.rotated(L[block]) for part, block in zip(maps, _slices(maps), strict=True)]
+        Z, queries = (
+            np.add.reduce([part.of_rows(problem.rows, index) for part in embed]) for index in (refer, sample.held_out)
+        )
         found, error, joint = validated(Z, codes[refer], queries, codes[sample.held_out], h)
         return joint_only | {
             "radius": float(np.sqrt(found)),
@@ -252,28 +320,8 @@ def _spread(Phi: Array, mean: Array) -> float:
     return spread
 
 
-def _descend(
-    F: Array,
-    codes: Array,
-    pairs: Compared,
-    axes: Coordinates,
-    lam: float,
-    tol: float,
-    max_iter: int,
-    logistic: bool,
-    problem: Problem,
-) -> State:
-    """Minimise the objective; if there are many groups, over some of them first."""
-
-    def descent(part: Compared, share: float, done: int) -> Descent:
-        objective = Objective(np.ascontiguousarray(F[:, : part.n]), part, share * lam * axes.trace, logistic=logistic)
-
-        def step(k: int, total: int, **info: float) -> None:
-            problem.step(done + k, total, **info)
-
-        return Descent(objective, axes.root, share * lam, tol, max(1, max_iter - done), step)
-
-    P = discriminant(F, codes)
+def _descend(descent: Callable[[Compared, float, int], Descent], P: Array, pairs: Compared) -> State:
+    """Minimise the objective from P; if there are many groups, over some of them first."""
     spare = SPARE if pairs.count == pairs.n**2 else SPARE_SAMPLED
     if isinstance(pairs, Grouped) and pairs.count > 2 * WARM and len(pairs.starts) > 2:
         head = pairs.head(WARM)
@@ -285,6 +333,35 @@ def _descend(
         return state
     whole = descent(pairs, 1.0, 0)
     return whole.run(whole.start(P, spare))
+
+
+def _slices(maps: tuple[FeatureMap, ...]) -> list[slice]:
+    """Return the columns of each map among those of all."""
+    ends = np.cumsum([0, *(part.columns for part in maps)]).tolist()
+    return [slice(a, b) for a, b in pairwise(ends)]
+
+
+def _blocks_of(maps: tuple[FeatureMap, ...]) -> tuple[slice, ...]:
+    """Return the diagonal blocks of W, () for one."""
+    return tuple(_slices(maps)) if len(maps) > 1 else ()
+
+
+def _learned(maps: tuple[FeatureMap, ...], L: Array) -> Kernel:
+    """Return Σ_m φ_m'W_mφ_m with W_m the diagonal blocks of LL'."""
+    parts = [LearnedKernel(part, L[block] @ L[block].T) for part, block in zip(maps, _slices(maps), strict=True)]
+    return parts[0] if len(parts) == 1 else Mixture(tuple(parts), (1.0,) * len(parts))
+
+
+def _status(state: State, converged: bool, convex: bool) -> Status:
+    if converged or state.move == "stationary":
+        return Status.OPTIMAL if converged and convex else Status.STATIONARY
+    return Status.ITERATION_LIMIT if state.move == "limit" else Status.STALLED
+
+
+def _certificate(state: State) -> Certificate:
+    if state.residual is None:
+        return Certificate("gap", state.gap, abs(state.value), DEFINITION)
+    return Certificate("gradient", state.gap, abs(state.value), STATIONARITY)
 
 
 def _notes(outcome: dict[str, Any], sample: Sample, labels: Labels) -> tuple[str, ...]:

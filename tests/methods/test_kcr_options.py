@@ -1,0 +1,372 @@
+"""The paper's other choices for kcr against convex programs: windows, log Σ exp, separate kernels, the dimension."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from metricforge_plugins.kcr.certificate import certify
+from metricforge_plugins.kcr.objective import Loss, Objective, Smoothing
+from metricforge_plugins.kcr.pairs import all_pairs, random_groups
+from metricforge_plugins.kcr.solver import KCR
+from numpy.testing import assert_allclose
+
+import metricforge as mf
+from metricforge.errors import ConvergenceWarning, InputError
+from metricforge.testing import check_solver
+
+RBF, Linear = mf.kernels.RBF, mf.kernels.Linear
+WINDOWS = {
+    "gaussian": lambda D, d: np.exp(-D),
+    "epanechnikov": lambda D, d: np.maximum(1 - D, 0),
+    "cauchy": lambda D, d: 1 / (1 + D ** ((d + 1) / 2)),
+}
+
+
+def instance(seed, n=16, classes=3, d=3):
+    """Overlapping classes of unequal sizes."""
+    rng = np.random.default_rng(seed)
+    y = np.sort(np.append(np.arange(classes), rng.integers(classes, size=n - classes)))
+    return rng.normal(size=(n, d)) + rng.choice([0.5, 1.0, 2.0]) * rng.normal(size=(classes, d))[y], y
+
+
+def signs(y):
+    return np.where(np.equal.outer(y, y), 1.0, -1.0)
+
+
+def features(kernel, X):
+    w, V = np.linalg.eigh(kernel(X, X))
+    return V[:, w > 1e-10 * w[-1]] * np.sqrt(w[w > 1e-10 * w[-1]])
+
+
+class Program:
+    """Variables W_m ⪰ 0 (one per block of features) and h >= 0, and the squared distances D as an expression."""
+
+    def __init__(self, blocks):
+        import cvxpy as cp
+
+        n = len(blocks[0])
+        self.W = [cp.Variable((F.shape[1],) * 2, PSD=True) for F in blocks]
+        self.h = cp.Variable(nonneg=True)
+        self.penalty = sum(cp.trace(W) for W in self.W)
+        total = 0
+        for F, W in zip(blocks, self.W, strict=True):
+            Z = (F[:, None] - F[None]).reshape(n * n, -1)
+            outer = (Z[:, :, None] * Z[:, None, :]).reshape(n * n, -1)
+            total = total + outer @ cp.vec(W, order="C")
+        self.D = cp.reshape(total, (n, n), order="C")
+
+    def least(self, value, constraints=()):
+        import cvxpy as cp
+
+        problem = cp.Problem(cp.Minimize(value), list(constraints))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            problem.solve(solver="CLARABEL")
+        assert problem.status in ("optimal", "optimal_inaccurate")
+        return float(problem.value)
+
+
+def naive(program, y, *, logistic=False, pooled=True):
+    """The data term of eq. (9), or with footnote 6 in place of the sum over classes."""
+    import cvxpy as cp
+
+    tau = signs(y)
+    inner = cp.pos(1 + cp.multiply(tau, program.D - program.h))
+    same = tau > 0
+    total = 2 - same.sum(axis=1) + cp.sum(cp.multiply(same, inner), axis=1)
+    if pooled:
+        total = total + cp.sum(cp.multiply(~same, inner), axis=1)
+    else:
+        rows = []
+        for i in range(len(y)):
+            votes = [cp.sum(inner[i, np.flatnonzero(y == c)]) for c in np.unique(y) if c != y[i]]
+            rows.append(cp.log_sum_exp(cp.hstack(votes)))
+        total = total + cp.hstack(rows)
+    return cp.sum(cp.logistic(total - 1) if logistic else cp.pos(total))
+
+
+def logsumexp_value(D, h, y):
+    """Footnote 6 as printed, from squared distances."""
+    total = 0.0
+    for i in range(len(y)):
+        v = np.maximum(1 + np.where(y == y[i], 1, -1) * (D[i] - h), 0)
+        rivals = [v[y == c].sum() for c in np.unique(y) if c != y[i]]
+        total += max(0.0, 2 - (y == y[i]).sum() + v[y == y[i]].sum() + np.log(np.exp(rivals).sum()))
+    return total
+
+
+# ------------------------------------------------------------------------------------------------------ log Σ exp
+
+
+@pytest.mark.filterwarnings("ignore::metricforge.errors.ConvergenceWarning")
+@pytest.mark.parametrize(
+    ("seed", "gaussian", "lam"), [(0, False, 1.0), (1, True, 1.0), (2, False, 3.0), (3, True, 0.5)]
+)
+def test_logsumexp_bound_reaches_the_optimum_of_its_program(seed, gaussian, lam):
+    X, y = instance(seed)
+    kernel = RBF(0.2) if gaussian else Linear()
+    F = features(kernel, X) if gaussian else X
+    program = Program([F])
+    optimum = program.least(naive(program, y, pooled=False) + lam * program.penalty)
+    metric = mf.learn(X, y, method="kcr", kernel=kernel, lam=lam, maximum="logsumexp", tol=1e-3)
+    report = metric.report
+    assert optimum * (1 - 1e-5) <= report.objective <= 1.001 * optimum
+    assert 0.98 * optimum <= report.lower_bound <= optimum * (1 + 1e-5)
+    D = metric.distance(X) ** 2
+    value = logsumexp_value(D, report.radius**2, y) + lam * np.trace(metric.kernel.W)
+    assert value == pytest.approx(report.objective, rel=1e-7)
+
+
+def test_logsumexp_of_two_classes_is_their_sum():
+    X, y = instance(5, classes=2)
+    one, other = (mf.learn(X, y, method="kcr", lam=1.0, maximum=how, tol=1e-3) for how in ("sum", "logsumexp"))
+    assert one.report.objective == pytest.approx(other.report.objective, rel=1e-9)
+    assert_allclose(one.distance(X), other.distance(X), atol=1e-6)
+
+
+@given(draw=st.integers(0, 10**6), h=st.floats(0, 3), mu=st.floats(1e-6, 2), size=st.floats(0, 2))
+@settings(max_examples=60)
+def test_logsumexp_bound_is_never_above_its_optimum(draw, h, mu, size):
+    X, y = instance(7, 12)
+    optimum = OPTIMUM.setdefault("7", None)
+    if optimum is None:
+        program = Program([X])
+        optimum = OPTIMUM["7"] = program.least(naive(program, y, pooled=False) + program.penalty)
+    rng = np.random.default_rng(draw)
+    objective = Objective(np.ascontiguousarray(X.T), all_pairs(y), np.eye(3), loss=Loss(pooled=False))
+    P = size * rng.normal(size=(3, 2))
+    found = certify(objective, np.eye(3), 1.0, P, h, Smoothing(mu))
+    assert found.bound <= optimum * (1 + 1e-6)
+    assert objective.exact(P, h) >= optimum * (1 - 1e-6)
+
+
+OPTIMUM: dict[str, float | None] = {}
+
+
+@pytest.mark.parametrize("kind", ["all", "random"])
+@pytest.mark.parametrize(
+    "loss",
+    [Loss(pooled=False), Loss(True, False), *(Loss(window=w, d=2) for w in WINDOWS), Loss(True, False, "gaussian")],
+    ids=str,
+)
+def test_gradients_are_differences(loss, kind):
+    rng = np.random.default_rng(0)
+    y, F = np.sort(np.arange(24) % 3), rng.normal(size=(4, 24))
+    pairs = all_pairs(y) if kind == "all" else random_groups(y, 12, rng)
+    objective = Objective(F, pairs, np.eye(4), loss=loss)
+    P, h, smoothing = 0.4 * rng.normal(size=(4, 2)), 1.2, Smoothing(0.3, logistic=loss.logistic)
+    _, G, slope = objective(P, h, smoothing)
+    step = 1e-6
+    for at in np.ndindex(P.shape):
+        E = np.zeros_like(P)
+        E[at] = step
+        ends = [objective(P + s * E, h, smoothing)[0] for s in (1, -1)]
+        assert G[at] == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-5, abs=1e-5)
+    ends = [objective(P, h + s * step, smoothing)[0] for s in (1, -1)]
+    assert slope == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-5, abs=1e-5)
+
+
+# -------------------------------------------------------------------------------------------------------- windows
+
+
+def window_value(D, y, window, d, logistic=False):
+    """The data term of eq. (8) as printed, with the sum over j ≠ i."""
+    K = WINDOWS[window](D, d) * (1 - np.eye(len(y)))
+    x = (-signs(y) * K).sum(axis=1)
+    return (np.logaddexp(0, x) if logistic else np.maximum(1 + x, 0)).sum()
+
+
+def majorant(program, y, W, blocks, window):
+    """Eq. (8) with the votes of the own class linearised at W: convex, and equal at W, so that W minimises it."""
+    import cvxpy as cp
+
+    tau, D = signs(y), sum(distances(F, V) for F, V in zip(blocks, W, strict=True))
+    others = 1 - np.eye(len(y))
+    if window == "gaussian":
+        votes, k, slope = cp.exp(-program.D), np.exp(-D), -np.exp(-D)
+    else:
+        votes, k, slope = cp.pos(1 - program.D), np.maximum(1 - D, 0), -(D < 1).astype(float)
+    own = k + cp.multiply(slope, program.D - D)
+    against = cp.sum(cp.multiply((tau < 0) * others, votes), axis=1)
+    return cp.sum(cp.pos(1 + against - cp.sum(cp.multiply((tau > 0) * others, own), axis=1)))
+
+
+def distances(F, W):
+    Z = F[:, None] - F[None]
+    return np.einsum("ijk,kl,ijl->ij", Z, W, Z)
+
+
+@pytest.mark.parametrize(("seed", "gaussian"), [(0, False), (1, True), (2, False), (3, True)])
+@pytest.mark.parametrize("window", ["gaussian", "epanechnikov"])
+def test_a_window_leads_to_a_point_that_minimises_its_convex_majorant(seed, gaussian, window):
+    """A stationary point of a difference of convex functions; the residual bounds what the majorant still gains."""
+    X, y = instance(seed, 14)
+    kernel = RBF(0.2) if gaussian else Linear()
+    metric = mf.learn(X, y, method="kcr", kernel=kernel, lam=0.3, window=window, tol=1e-3)
+    report = metric.report
+    assert report.status == "stationary"
+    assert report.certificate.kind == "gradient"
+    assert report.radius == 1
+    D = metric.distance(X) ** 2
+    F = features(kernel, X) if gaussian else X
+    assert window_value(D, y, window, 1) + 0.3 * np.trace(metric.kernel.W) == pytest.approx(report.objective, rel=1e-6)
+    assert report.objective < window_value(0 * D, y, window, 1)  # something was learned
+    # Σ in the features of the test from the learned kernel on training rows
+    pinv = np.linalg.pinv(F - F.mean(axis=0))
+    centred = np.eye(len(y)) - 1 / len(y)
+    W = pinv @ (centred @ metric.kernel(X, X) @ centred) @ pinv.T
+    program = Program([F])
+    least = program.least(majorant(program, y, [W], [F], window) + 0.3 * program.penalty)
+    assert (report.objective - least) / report.objective <= 2e-3
+
+
+@pytest.mark.parametrize("window", list(WINDOWS))
+def test_a_window_with_few_components_is_stationary_in_its_factor(window):
+    X, y = instance(4, 30)
+    metric = mf.learn(X, y, method="kcr", kernel=Linear(), lam=0.3, window=window, n_components=2, tol=1e-3)
+    assert metric.report.status == "stationary"
+    assert np.linalg.matrix_rank(metric.kernel.W, tol=1e-8) <= 2
+    D = metric.distance(X) ** 2
+    value = window_value(D, y, window, 2) + 0.3 * np.trace(metric.kernel.W)
+    assert value == pytest.approx(metric.report.objective, rel=1e-6)
+    # no small change of the factor lowers it by more than the residual allows
+    w, V = np.linalg.eigh(metric.kernel.W)
+    L = V[:, -2:] * np.sqrt(np.maximum(w[-2:], 0))
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        E = rng.normal(size=L.shape)
+        E *= 1e-3 * np.linalg.norm(L) / np.linalg.norm(E)
+        Y = X @ (L + E)
+        moved = np.square(Y[:, None] - Y).sum(axis=2)
+        change = window_value(moved, y, window, 2) + 0.3 * np.square(L + E).sum() - value
+        assert change >= -1e-3 * (metric.report.gap + 1e-2 * value)
+
+
+def test_the_rule_takes_the_window_that_was_learned():
+    X, y = instance(4, 40)
+    metric = mf.learn(X, y, method="kcr", window="gaussian", lam=0.3)
+    assert metric.report.window == "gaussian"
+    learned, named = (mf.tasks.KernelRule(metric, window=w).fit(X, y) for w in ("learned", "gaussian"))
+    assert_allclose(learned.predict_proba(X), named.predict_proba(X))
+    other = mf.tasks.KernelRule(mf.learn(X, y, method="kcr"), window="learned").fit(X, y)
+    assert_allclose(other.predict_proba(X), mf.tasks.KernelRule(other.metric_).fit(X, y).predict_proba(X))
+
+
+# ----------------------------------------------------------------------------------- a kernel for each coordinate
+
+
+@pytest.mark.filterwarnings("ignore::metricforge.errors.ConvergenceWarning")
+@pytest.mark.parametrize(("seed", "lam"), [(0, 1.0), (1, 0.3), (2, 3.0), (3, 1.0)])
+def test_separate_kernels_reach_the_optimum_of_theorem_1(seed, lam):
+    X, y = instance(seed, 14)
+    kernel = Linear() + 2.0 * RBF(0.3)
+    blocks = [X, features(2.0 * RBF(0.3), X)]
+    program = Program(blocks)
+    optimum = program.least(naive(program, y) + lam * program.penalty)
+    metric = mf.learn(X, y, method="kcr", kernel=kernel, kernels="separate", lam=lam, tol=1e-3)
+    report = metric.report
+    assert optimum * (1 - 1e-5) <= report.objective <= 1.001 * optimum
+    assert 0.98 * optimum <= report.lower_bound <= optimum * (1 + 1e-5)
+    parts = metric.kernel.kernels
+    penalty = sum(np.trace(part.W) for part in parts)
+    tau, D = signs(y), metric.distance(X) ** 2
+    inner = np.maximum(1 + tau * (D - report.radius**2), 0).sum(axis=1)
+    value = np.maximum(2 - (tau > 0).sum(axis=1) + inner, 0).sum() + lam * penalty
+    assert value == pytest.approx(report.objective, rel=1e-7)
+    # the sum of the kernels has a larger space: its optimum is no larger
+    joint = Program([np.hstack(blocks)])
+    assert joint.least(naive(joint, y) + lam * joint.penalty) <= optimum * (1 + 1e-6)
+
+
+def test_separate_kernels_are_saved_validated_and_sampled(tmp_path, wine):
+    X, y = wine
+    kernel = RBF(0.05) + Linear()
+    metric = mf.learn(X, y, method="kcr", kernel=kernel, kernels="separate", pairs="random", n_pairs=6000, rank=30)
+    assert metric.report.bandwidth == "validated"
+    assert metric.report.held_out_error <= 0.1
+    metric.save(tmp_path / "two.metric")
+    assert_allclose(mf.load(tmp_path / "two.metric").distance(X[:9]), metric.distance(X[:9]))
+    Z = metric.transform(X[:20])
+    assert_allclose(np.sqrt(np.square(Z[:, None] - Z).sum(axis=2)), metric.distance(X[:20]), atol=1e-7)
+
+
+def test_separate_kernels_need_a_sum():
+    X, y = instance(0)
+    with pytest.raises(InputError, match='kernels="separate" needs a sum of kernels'):
+        mf.learn(X, y, method="kcr", kernel=RBF(0.2), kernels="separate")
+
+
+# --------------------------------------------------------------------------------------------------- the dimension
+
+
+@pytest.mark.filterwarnings("ignore::metricforge.errors.ConvergenceWarning")
+@pytest.mark.parametrize("seed", range(4))
+def test_enough_components_reach_the_optimum_and_fewer_bound_it(seed):
+    X, y = instance(seed, 18)
+    program = Program([X])
+    optimum = program.least(naive(program, y) + program.penalty)
+    objectives = []
+    for k in (1, 2, 3):
+        report = mf.learn(X, y, method="kcr", kernel=Linear(), lam=1.0, n_components=k, tol=1e-3).report
+        assert report.learned_rank <= k
+        assert report.lower_bound <= optimum * (1 + 1e-6)
+        assert report.objective >= optimum * (1 - 1e-6)
+        assert (report.status == "optimal") == (report.gap <= 1e-3 * report.objective)
+        objectives.append(report.objective)
+    assert objectives[-1] <= 1.001 * optimum
+    assert objectives[0] >= objectives[2] * (1 - 1e-3)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2, 5])
+def test_one_component_is_the_best_direction_in_the_plane(seed):
+    """For rows of two columns: W = s uu', a convex program in s and h for each of 180 directions u."""
+    import cvxpy as cp
+
+    X, y = instance(seed, 16, d=2)
+    tau = signs(y)
+    Z = X[:, None] - X[None]
+    s, h, square = cp.Variable(nonneg=True), cp.Variable(nonneg=True), cp.Parameter((16, 16), nonneg=True)
+    inner = cp.pos(1 + cp.multiply(tau, s * square - h))
+    problem = cp.Problem(cp.Minimize(cp.sum(cp.pos(2 - (tau > 0).sum(axis=1) + cp.sum(inner, axis=1))) + s))
+    found = []
+    for angle in np.arange(0, np.pi, np.pi / 180):
+        square.value = np.square(Z @ [np.cos(angle), np.sin(angle)])
+        found.append(problem.solve(solver="CLARABEL"))
+    report = mf.learn(X, y, method="kcr", kernel=Linear(), lam=1.0, n_components=1, tol=1e-4).report
+    assert report.objective <= 1.01 * min(found)
+    assert report.objective >= 0.999 * min(found) - 1e-3 * abs(min(found))
+
+
+# ------------------------------------------------------------------------------------------------------ bad input
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"maximum": "max"}, "maximum"),
+        ({"window": "flat"}, "window"),
+        ({"kernels": "both"}, "kernels"),
+        ({"n_components": 0}, "n_components"),
+        ({"maximum": "logsumexp", "pairs": "neighbors"}, 'maximum="logsumexp"'),
+        ({"window": "gaussian", "bandwidth": "validated"}, "window='gaussian'"),
+        ({"window": "cauchy"}, "n_components"),
+    ],
+)
+def test_bad_options_are_named(options, message):
+    with pytest.raises(InputError, match=message):
+        KCR(**options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"maximum": "logsumexp"}, {"window": "gaussian"}, {"window": "cauchy", "n_components": 2}, {"n_components": 1}],
+    ids=str,
+)
+def test_the_kit_accepts_every_option(options):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        check_solver(KCR(**options), RBF("median"))
