@@ -130,12 +130,6 @@ class Descent:
         total = 2 * float(np.square(P.T @ F).sum()) / F.shape[1]
         return P * np.sqrt(START_DISTANCE / total) if total > 0 else P
 
-    def resume(self, other: State) -> State:
-        """Return the state at the end of a descent on fewer pairs."""
-        value = self.objective.exact(other.P, other.h)
-        point = (other.P, other.h)
-        return State(*point, other.smoothing, point, value, trivial_bound(self.objective))
-
     def run(self, state: State) -> State:
         """Continue from a state until the gap is closed, ``max_iter`` is reached, or runs no longer make progress."""
         idle = 0

@@ -87,12 +87,6 @@ class Grouped(_Comparisons):
             ends = np.unique(self.starts[np.searchsorted(self.starts, ends)])
         return [(int(a), int(b)) for a, b in pairwise(ends) if b > a]
 
-    def head(self, n_pairs: int) -> Grouped:
-        """Return the first groups, up to about ``n_pairs`` pairs."""
-        enough = np.searchsorted(np.cumsum(self.sizes), n_pairs)
-        stop = self.starts[np.searchsorted(self.starts, enough, side="right").clip(1, len(self.starts) - 1)]
-        return Grouped(self.order[:stop], self.group[:stop], self.same[:stop])
-
     def tiles(self) -> Iterator[tuple[slice, slice]]:
         """Yield some rows and the rows of their group, such that arrays over the pairs fit into a block."""
         for lo, hi in pairwise(self.starts.tolist()):

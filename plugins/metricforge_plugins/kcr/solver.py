@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -17,12 +16,12 @@ from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import RBF, Kernel, Mixture
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array
-from metricforge.space import FeatureMap, LearnedKernel, represent
+from metricforge.space import FeatureMap, LearnedKernel, Size, represent, space_seconds
 
 from .coordinates import coordinates, discriminant
 from .descent import SPARE, SPARE_SAMPLED, Descent, State
 from .objective import Loss, Objective
-from .pairs import Compared, Grouped, all_pairs, neighbour_lists, random_groups
+from .pairs import Compared, all_pairs, neighbour_lists, random_groups
 from .radius import validated
 from .windows import WINDOWS
 
@@ -43,8 +42,6 @@ MOST_REFERENCE = 100_000
 TOL = 5e-2
 """The relative gap to reach: there, the objective is about 1 % above the optimum or nearer, and classification does not
 improve any more; the rest is the lower bound, which takes several times as many steps."""
-WARM = 100_000
-"""If there are many more pairs than this, a descent starts on groups with about this many pairs."""
 DEFINITION = "objective less a dual feasible value"
 STATIONARITY = "largest decrease of the linear model of the objective over the better points"
 
@@ -178,17 +175,10 @@ class KCR(Solver):
         del Phi
         loss = Loss(self.bound == "logistic", self.maximum == "sum", self.window, self.n_components or 1)
 
-        def descent(part: Compared, share: float, done: int) -> Descent:
-            """Return the descent over some groups; ``share`` is that of their rows, ``done`` the steps so far."""
-            objective = Objective(np.ascontiguousarray(F[:, : part.n]), part, share * lam * axes.trace, loss=loss)
-
-            def step(k: int, total: int, **info: float) -> None:
-                problem.step(done + k, total, **info)
-
-            left = max(1, self.max_iter - done)
-            return Descent(objective, axes.root, share * lam, tol, left, step, blocks, self.n_components)
-
-        state = _descend(descent, discriminant(F, codes), pairs)
+        objective = Objective(F, pairs, lam * axes.trace, loss=loss)
+        descent = Descent(objective, axes.root, lam, tol, self.max_iter, problem.step, blocks, self.n_components)
+        spare = SPARE if pairs.count == pairs.n**2 else SPARE_SAMPLED
+        state = descent.run(descent.start(discriminant(F, codes), spare))
         L = axes.factor(state.best[0])
         outcome = self._radius(problem, sample, maps, L, state.best[1])
         outcome |= {
@@ -320,21 +310,6 @@ def _spread(Phi: Array, mean: Array) -> float:
     return spread
 
 
-def _descend(descent: Callable[[Compared, float, int], Descent], P: Array, pairs: Compared) -> State:
-    """Minimise the objective from P; if there are many groups, over some of them first."""
-    spare = SPARE if pairs.count == pairs.n**2 else SPARE_SAMPLED
-    if isinstance(pairs, Grouped) and pairs.count > 2 * WARM and len(pairs.starts) > 2:
-        head = pairs.head(WARM)
-        warm = descent(head, head.n / pairs.n, 0)
-        start = warm.run(warm.start(P, spare))
-        whole = descent(pairs, 1.0, start.n_iter)
-        state = whole.run(whole.resume(start))
-        state.n_iter += start.n_iter
-        return state
-    whole = descent(pairs, 1.0, 0)
-    return whole.run(whole.start(P, spare))
-
-
 def _slices(maps: tuple[FeatureMap, ...]) -> list[slice]:
     """Return the columns of each map among those of all."""
     ends = np.cumsum([0, *(part.columns for part in maps)]).tolist()
@@ -385,4 +360,20 @@ def _notes(outcome: dict[str, Any], sample: Sample, labels: Labels) -> tuple[str
     return tuple(notes)
 
 
-METHOD = Method(constraint=Labels, kernel=RBF("median"), solver=KCR(), order=1)
+def seconds(size: Size) -> float:
+    """Return the forecast CPU seconds of a fit with default options.
+
+    A step costs products of n × m features and of the n × r embedding, a pass over the pairs and vectors of L-BFGS;
+    a certificate the eigenvalues of an m × m matrix.  All pairs need several times the steps of groups where classes
+    overlap much, and the forecast is for such data.
+    """
+    everything = size.n**2 <= N_PAIRS
+    n = min(size.n, N_PAIRS // GROUP)
+    pairs = n * n if everything else N_PAIRS
+    r, steps, checks = (20, 550, 11) if everything else (16, 100, 2)
+    step = 0.27 * r * (n * size.m + pairs) + pairs + 80 * r * size.m
+    check = 0.16 * size.m**3 + 0.1 * n * size.m**2 + 60 * pairs
+    return space_seconds(size, n) + 1e-9 * (0.1 * n * size.m**2 + steps * step + checks * check)
+
+
+METHOD = Method(constraint=Labels, kernel=RBF("median"), solver=KCR(), order=1, cost=seconds)
