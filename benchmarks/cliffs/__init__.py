@@ -60,8 +60,19 @@ ROWS = [
     Row("a", "idealized, 30,000 × 4096, 100,000 pairs", "<= 8", "rows_idealized", "wide", once=True),
     Row("b", "idealized, Gaussian, vehicle, 300 rows from labels", "<= 1.5", "rows_idealized", "vehicle"),
     Row("b", "idealized, Gaussian, segment, 300 rows from labels", "<= 1.5", "rows_idealized", "segment"),
+    Row("c", "kcr, vehicle, 500 rows", "<= 2.5", "rows_kcr", "vehicle"),
+    Row("c", "kcr, pima, 500 rows", "<= 4", "rows_kcr", "pima"),
+    Row("c", "kcr, segment, 700 rows", "<= 5", "rows_kcr", "segment"),
+    Row("c", "kcr, digits, 1,437 rows", "<= 3", "rows_kcr", "digits"),
+    Row("c", "kcr, digits, 1,797 rows", "<= 3", "rows_kcr", "digits_whole", once=True),
+    Row("c", "kcr, letter, 2,900 rows", "<= 5", "rows_kcr", "letter", once=True),
+    Row("c", "kcr, satimage, 2,900 rows", "<= 5", "rows_kcr", "satimage", once=True),
+    Row("c", "kcr, usps, 2,900 rows", "<= 5", "rows_kcr", "usps", once=True),
     Row("d", "transform, 200,000 × 4, 500 landmarks, 5 columns out", "3 times faster", "rows_transform", "narrow"),
     Row("d", "transform, 200,000 × 4, 500 landmarks, 500 columns out", "3 times faster", "rows_transform", "full"),
+    Row("h", "krca, update by two rows, Gaussian, 1,000", "mf.learn / 100", "rows_krca", "gaussian_1000"),
+    Row("h", "krca, update by two rows, Gaussian, 3,000", "mf.learn / 100", "rows_krca", "gaussian_3000"),
+    Row("h", "krca, update by two rows, linear, 1,000", "<= 0.0005", "rows_krca", "linear"),
 ]
 
 

@@ -660,6 +660,22 @@ def test_csr_rows_give_the_same_metric():
     assert_allclose(sparse.distance(X), dense.distance(X), atol=0.02 * dense.distance(X).max())
 
 
+def test_the_order_of_rows_and_the_basis_of_features_change_rounding_only():
+    """In a fit of 50 steps rounding has not grown: see the page for longer ones."""
+    from scipy.sparse import csr_array
+
+    X, y = instance(11, 60, d=6)
+    order = np.random.default_rng(0).permutation(60)
+    options = {"method": "kcr", "kernel": RBF(0.1), "max_iter": 50}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        first = mf.learn(X, y, **options)
+        others = [mf.learn(X[order], y[order], **options), mf.learn(csr_array(X), y, **options)]
+    D = first.distance(X)
+    for other in others:
+        assert np.abs(other.distance(X) - D).max() <= 1e-6 * D.max()
+
+
 def test_report_is_saved_with_the_metric(tmp_path, wine):
     X, y = wine
     metric = mf.learn(X[::3], y[::3], method="kcr", bandwidth="validated")

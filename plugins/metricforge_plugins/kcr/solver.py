@@ -43,7 +43,7 @@ TOL = 5e-2
 """The relative gap to reach: there, the objective is about 1 % above the optimum or nearer, and classification does not
 improve any more; the rest is the lower bound, which takes several times as many steps."""
 DEFINITION = "objective less a dual feasible value"
-STATIONARITY = "largest decrease of the linear model of the objective over the better points"
+STATIONARITY = "largest decrease of the linear model of the smoothed objective over the better points"
 
 
 @dataclass(frozen=True)
