@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from . import join, neighbors
 from . import rows as _rows
-from .checks import shown, whole_number
+from .adapters import Adapter, adapter_of
+from .checks import one_of, shown, whole_number
 from .errors import InputError, MissingPluginError, ModelFileError
 from .files import model as modelfile
 from .files import probe
@@ -25,6 +26,7 @@ from .index import Index, make
 from .join import Relations
 from .kernels import Kernel, Mixture, is_number
 from .neighbors import Search
+from .neighbors.largest import largest
 from .problem import Solution, Solver
 from .record import Report, short
 from .rows import cluster
@@ -158,7 +160,9 @@ class Metric:
                 return _rows.gathered(self.embedding(_rows.spread(A)))
         return self.embedding(A)
 
-    def neighbors(self, A: Any, k: int = 10, *, method: str | Search = "auto") -> tuple[Array, Array]:
+    def neighbors(
+        self, A: Any, k: int = 10, *, method: str | Search = "auto", by: str = "distance"
+    ) -> tuple[Array, Array]:
         """Return the k nearest training rows of each row of A: indices and distances, nearest first.
 
         Parameters
@@ -169,6 +173,9 @@ class Metric:
             "auto": up to 2e9 pairs of rows, all are compared.  Beyond that, candidates are searched for in the
             embedding (approximately if there are many rows) and ordered by their exact distances.  A search of
             `metricforge.neighbors.search`, a registered one or a function always runs in the embedding.
+        by : {"distance", "kernel"}
+            "kernel" returns the rows with the largest k(a, x), and these values, largest first; all pairs are compared.
+            The two differ where the k(x, x) do: use "kernel" for scores learned from relevance.
 
         Notes
         -----
@@ -182,6 +189,8 @@ class Metric:
         n = _rows.count(self.rows)
         k = whole_number(k, "k", most=n, most_is="the number of training rows")
         A = self._check(A, "A")
+        if one_of(by, "by", ("distance", "kernel")) == "kernel":
+            return self._largest(A, k)
         if _rows.is_dask(A):
             return self._search_chunks(self.rows, A, k, method)
         if _rows.is_dask(self.rows) or (cluster.client() is not None and n * _rows.count(A) > SENT_NEIGHBORS):
@@ -214,6 +223,31 @@ class Metric:
             there, and the rows are mapped into memory.  Training rows may then be a dask array.
         """
         return make(self, k, recall, by, path)
+
+    def _largest(self, A: Any, k: int) -> tuple[Array, Array]:
+        """Return the k training rows with the largest k(a, x) of each row of A, and these values."""
+        if _rows.is_dask(A) or _rows.is_dask(self.rows):
+            raise InputError('by="kernel" needs rows in memory; use by="distance" for dask arrays')
+        return largest(lambda part: self.kernel.block(A[part], self.rows), _rows.count(self.rows), _rows.count(A), k)
+
+    def adapter(self, side: str = "query", *, n_components: int | None = None) -> Adapter:
+        """Return the metric as a linear map (A, b), for a vector store that keeps its own vectors.
+
+        Parameters
+        ----------
+        side : {"query", "both"}
+            "query": (A q + b)·x ranks stored rows x as k(q, x) does; only queries are mapped.  b is 0 unless the start
+            kernel centres the columns.  "both": inner products of mapped rows are k(x, y); with ``n_components`` the
+            map keeps the largest axes.
+
+        Raises
+        ------
+        InputError
+            If the metric is not linear in the columns.
+        """
+        if self.width is None:
+            raise InputError("this metric does not compare rows of columns, so it has no linear map")
+        return adapter_of(self.kernel, self.width, side, n_components, self.rows)
 
     def _search_chunks(self, rows: Any, A: Any, k: int, method: str | Search) -> tuple[Any, Any]:
         if self.embedding_is_exact:

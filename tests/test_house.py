@@ -26,7 +26,7 @@ LAYERS = [
     ["shell.__init__", "shell.command", "shell.output"],
     ["neighbors", "constraints", "kernels", "registry.progress", "datasets", "files.storage", "files.untrusted"],
     ["space", "registry", "files.sources", "files.cells", "files.table", "files.texts", "files.dates", "files.raw"],
-    ["problem", "index"],
+    ["problem", "index", "adapters"],
     ["files.preparation", "files.origin"],
     ["files.model", "files.probe", "join"],
     ["metric"],
@@ -63,6 +63,7 @@ HEAVY = {
     "pyarrow": {"files.storage", "files.arrow"},
     "zarr": {"files.storage"},
     "psutil": {"rows.cluster"},
+    "onnx": {"adapters"},
 }
 # Classes must exist to be subclassed, and loops to be compiled; these files are themselves imported when needed.
 AT_THE_TOP = {

@@ -16,6 +16,7 @@ from .drawing import MOST_PAIRS, PER_ROW, draw_components, sample_pairs
 from .indices import all_pairs, components_of, cross_pairs, groups_of, members_of, pair_keys, stack_pairs
 from .interface import Constraint, Lines, Links
 from .labels import Labels, few_groups
+from .relevance import triples_of
 from .scoring import Satisfied, pair_auc, satisfied_pairs
 from .validation import check_n, freeze, row_numbers, unique_pairs
 
@@ -70,6 +71,18 @@ class Pairs(Constraint):
                 "decide which is right and remove the other"
             )
         freeze(self, similar=similar, dissimilar=dissimilar, n=n, repeated=self.repeated + twice_s + twice_d)
+
+    @classmethod
+    def from_relevance(
+        cls, queries: Any, relevant: Any, n: int, irrelevant: Any = None, *, per_pair: int = 1, seed: int = 0
+    ) -> Pairs:
+        """Build from judgements of relevance: queries with relevant rows are similar, with the others dissimilar.
+
+        The parameters are those of `Triplets.from_relevance`.
+        """
+        triples = triples_of(queries, relevant, n, irrelevant, per_pair, seed)
+        similar, dissimilar = ({tuple(sorted(pair)) for pair in triples[:, [0, c]].tolist()} for c in (1, 2))
+        return cls(sorted(similar), sorted(dissimilar - similar), n=n)
 
     @classmethod
     def from_labels(

@@ -14,6 +14,7 @@ from .distances import Distances
 from .drawing import MOST_TRIPLETS, PER_ROW, ClassIndex, draw_components, sample_pairs
 from .interface import Constraint
 from .labels import Labels
+from .relevance import triples_of
 from .scoring import Satisfied
 from .validation import as_indices, check_n, freeze
 
@@ -77,6 +78,28 @@ class Triplets(Constraint):
             raise InputError("y: no class has two labelled rows, so no triplet can be drawn; label more rows")
         third = ClassIndex(labels.codes).other_class(pairs[:, 0], rng)
         return cls(np.column_stack([pairs, third]), n=labels.n)
+
+    @classmethod
+    def from_relevance(
+        cls, queries: Any, relevant: Any, n: int, irrelevant: Any = None, *, per_pair: int = 5, seed: int = 0
+    ) -> Triplets:
+        """Build from judgements of relevance: (query, relevant row, row that is not relevant).
+
+        Parameters
+        ----------
+        queries : sequence of int
+            Row numbers; queries and documents are rows of one X.
+        relevant : sequence of sequences of int
+            The relevant rows of each query.
+        n : int
+            The number of rows of X.
+        irrelevant : sequence of sequences of int, optional
+            Rows of each query that are not relevant, for instance from `metricforge.tasks.hard_negatives`; default:
+            random rows that are neither the query nor relevant.
+        per_pair : int
+            Random rows for each relevant one.
+        """
+        return cls(triples_of(queries, relevant, n, irrelevant, per_pair, seed), n=n)
 
     def satisfied(self, distances: Distances) -> tuple[Satisfied, ...]:
         """Count the triplets with i nearer to j than to k."""

@@ -15,6 +15,7 @@ from .classification import Classified, classify
 from .clustering import KMeansResult, constrained_kmeans
 from .counting import clusters_by_silhouette
 from .matching import Calibration, calibrate, candidates
+from .retrieval import RetrievalScores, hard_negatives, retrieval_scores
 from .scores import RetrievalResult, alignment, one_cluster_rand, retrieval_auc, satisfied, triplet_accuracy
 from .unseen import Score, held_out
 
@@ -28,6 +29,7 @@ __all__ = [
     "KernelRule",
     "RetrievalResult",
     "Score",
+    "RetrievalScores",
     "alignment",
     "calibrate",
     "candidates",
@@ -35,8 +37,10 @@ __all__ = [
     "clusters_by_silhouette",
     "constrained_kmeans",
     "held_out",
+    "hard_negatives",
     "one_cluster_rand",
     "retrieval_auc",
+    "retrieval_scores",
     "satisfied",
     "triplet_accuracy",
 ]

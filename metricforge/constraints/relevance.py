@@ -1,0 +1,80 @@
+"""Judgements of relevance as relations: for a query, some rows are relevant and others are not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import whole_number
+from ..errors import InputError
+
+Array = NDArray[Any]
+
+
+def check_relevance(queries: Any, relevant: Any, n: int) -> tuple[Array, list[Array]]:
+    """Return queries and the relevant rows of each as int arrays, or raise InputError.
+
+    ``relevant`` may also be one row per query.
+    """
+    q = _numbers(queries, "queries", n)
+    if len(relevant) != len(q):
+        raise InputError(f"relevant has {len(relevant)} entries for {len(q)} queries; give one list for each query")
+    lists = [_numbers(np.atleast_1d(rows), f"relevant[{number}]", n) for number, rows in enumerate(relevant)]
+    for number, rows in enumerate(lists):
+        if not len(rows):
+            raise InputError(f"relevant[{number}] is empty; leave out queries without a relevant row")
+        if (rows == q[number]).any():
+            raise InputError(f"relevant[{number}] names the query itself, row {q[number]}; remove it")
+    return q, lists
+
+
+def triples_of(queries: Any, relevant: Any, n: int, irrelevant: Any, per_pair: int, seed: int) -> Array:
+    """Return (query, relevant, not relevant) for every relevant row and ``per_pair`` others.
+
+    Others are those of ``irrelevant``, or random rows that are neither the query nor relevant.
+    """
+    n, per_pair = whole_number(n, "n"), whole_number(per_pair, "per_pair")
+    q, good = check_relevance(queries, relevant, n)
+    if irrelevant is not None and len(irrelevant) != len(q):
+        raise InputError(f"irrelevant has {len(irrelevant)} entries for {len(q)} queries; give one list for each query")
+    rng = np.random.default_rng(seed)
+    parts = []
+    for number, (query, rows) in enumerate(zip(q, good, strict=True)):
+        if irrelevant is None:
+            bad = _others(query, rows, n, len(rows) * per_pair, rng)
+        else:
+            bad = _numbers(np.atleast_1d(irrelevant[number]), f"irrelevant[{number}]", n)
+            both = np.intersect1d(bad, [query, *rows])
+            if len(both):
+                raise InputError(f"irrelevant[{number}] names row {both[0]}, which is the query or relevant; remove it")
+        if len(bad):
+            pairs = [(j, k) for j in rows for k in (bad if irrelevant is not None else rng.choice(bad, per_pair))]
+            parts.append(np.column_stack([np.full(len(pairs), query), np.asarray(pairs)]))
+    if not parts:
+        raise InputError("no query has a row that is not relevant, so no triplet follows; give irrelevant=...")
+    return np.concatenate(parts)
+
+
+def _others(query: int, rows: Array, n: int, size: int, rng: np.random.Generator) -> Array:
+    """Return random rows that are neither the query nor relevant; fewer where there are few."""
+    out = {int(query), *rows.tolist()}
+    if len(out) >= n:
+        return np.empty(0, dtype=np.int64)
+    if n <= 4 * (len(out) + size):
+        left = np.setdiff1d(np.arange(n), list(out))
+        return np.asarray(rng.permutation(left)[:size])
+    draw = rng.integers(n, size=2 * size + len(out))
+    return np.asarray([row for row in dict.fromkeys(draw.tolist()) if row not in out][:size], dtype=np.int64)
+
+
+def _numbers(values: Sequence[int] | Array, name: str, n: int) -> Array:
+    found = np.asarray(values)
+    if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
+        raise InputError(f"{name} must be row numbers, got {found.dtype} of shape {found.shape}")
+    wrong = np.flatnonzero((found < 0) | (found >= n))
+    if len(wrong):
+        raise InputError(f"{name} names row {found[wrong[0]]}, but there are {n} rows, counted from 0")
+    return found.astype(np.int64)
