@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -42,25 +43,51 @@ class Event:
 class _Bar:
     delay = 0.5
     interval = 0.1
+    idle = 1.0
+    """Without an event for this long, the line is drawn again with the seconds so far: it never seems to hang."""
 
     def __init__(self) -> None:
         self.since: dict[str, float] = {}  # start of every running task; a fit may be part of a longer task
+        self.events: dict[str, Event] = {}  # the last event of every running task
         self.last = 0.0
         self.drawn = False
+        self.lock = threading.Lock()
+        self.ticking = False
 
     def __call__(self, event: Event) -> None:
         now = time.monotonic()
-        since = self.since.setdefault(event.task, now)
-        if event.done:
-            del self.since[event.task]
-            if self.drawn:
-                sys.stderr.write("\r\x1b[K")
-                sys.stderr.flush()
-                self.drawn = False
-        elif now - since >= self.delay and now - self.last >= self.interval:
-            sys.stderr.write("\r\x1b[K" + line(event, now - since))
-            sys.stderr.flush()
-            self.last, self.drawn = now, True
+        with self.lock:
+            since = self.since.setdefault(event.task, now)
+            self.events[event.task] = event
+            if event.done:
+                del self.since[event.task], self.events[event.task]
+                if self.drawn:
+                    sys.stderr.write("\r\x1b[K")
+                    sys.stderr.flush()
+                    self.drawn = False
+            elif now - since >= self.delay and now - self.last >= self.interval:
+                self._draw(event, now)
+            if self.since and not self.ticking:
+                self.ticking = True
+                threading.Thread(target=self._tick, name="metricforge-progress", daemon=True).start()
+
+    def _draw(self, event: Event, now: float) -> None:
+        sys.stderr.write("\r\x1b[K" + line(event, now - self.since[event.task]))
+        sys.stderr.flush()
+        self.last, self.drawn = now, True
+
+    def _tick(self) -> None:
+        """Draw the latest event of the innermost task again, until no task is running."""
+        while True:
+            time.sleep(self.idle)
+            now = time.monotonic()
+            with self.lock:
+                if not self.since:
+                    self.ticking = False
+                    return
+                task = next(reversed(self.since))
+                if now - self.since[task] >= self.delay and now - self.last >= self.idle:
+                    self._draw(self.events[task], now)
 
 
 def line(event: Event, seconds: float, width: int = 24) -> str:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -42,6 +43,26 @@ def test_bar_is_drawn_on_a_terminal_and_wiped_at_the_end(terminal):
     assert "33%" in text
     assert "67%" in text
     assert text.endswith("\r\x1b[K")
+
+
+def test_the_bar_moves_while_no_event_comes(terminal, monkeypatch):
+    monkeypatch.setattr(progress._Bar, "idle", 0.02)
+    progress.metricforge_step(Event("outer", 1, 3))
+    progress.metricforge_step(Event("fit", 2, 3))
+    drawn = terminal.getvalue().count("fit  [")
+    for _ in range(200):  # the fit is in one long product
+        time.sleep(0.02)
+        if terminal.getvalue().count("fit  [") >= drawn + 3:
+            break
+    assert terminal.getvalue().count("fit  [") >= drawn + 3
+    progress.metricforge_step(Event("fit", done=True))
+    progress.metricforge_step(Event("outer", done=True))
+    for _ in range(200):
+        time.sleep(0.02)
+        if not progress._bar.ticking:
+            break
+    assert not progress._bar.ticking
+    assert terminal.getvalue().endswith("\r\x1b[K")
 
 
 def test_quick_fits_draw_nothing(terminal, monkeypatch):

@@ -13,6 +13,7 @@ from metricforge import rows as _rows
 from metricforge.constraints import Labels, Pairs
 from metricforge.errors import InputError
 from metricforge.kernels import Kernel
+from metricforge.kernels.alignment import factor_alignment
 from metricforge.problem import Problem
 from metricforge.space import FeatureMap, LearnedKernel
 
@@ -276,12 +277,14 @@ def _in_memory(problem: Problem, hints: Hints) -> _Written:
     """Write differences of features that are kept.
 
     Rows are centred first, so that a large offset costs no digits.  Where there are fewer rows than features, their
-    span is all that B can live on, and they are written in a basis of it.
+    span is all that B can live on, and the full program is written in a basis of it.
     """
     raw = hints.features
     Phi = raw - raw.mean(axis=0)
     basis = None
-    if Phi.shape[0] <= Phi.shape[1]:
+    width = min(raw.shape)
+    r = directions(len(hints.i), width) if problem.space.automatic else width
+    if r == width and len(raw) <= raw.shape[1]:
         basis = np.linalg.qr(Phi.T)[0]  # (m, n)
         Phi = Phi @ basis
     z = differences(Phi, hints.i, hints.j)
@@ -289,12 +292,11 @@ def _in_memory(problem: Problem, hints: Hints) -> _Written:
     z = z if kept is None else z.select(kept)
     restriction = None
     squares = z.squares
-    r = directions(z.size, z.width) if problem.space.automatic else z.width
-    if r < z.width:
+    if r < width:
         V = leading_directions(z, hints.dissimilar, r, problem.seed)
         full, z = z, differences(Phi @ V, hints.i, hints.j)
         basis = V if basis is None else basis @ V
-        restriction = Restriction(full.width, r, _left_out(z, squares), full)
+        restriction = Restriction(width, r, _left_out(z, squares), full)
     coordinates = raw if basis is None else raw @ basis
     return _Written(hints, z, basis, coordinates, squares, _inner(raw, hints), restriction)
 
@@ -401,7 +403,8 @@ def _aligned_before(solver: Idealized, problem: Problem, written: _Written) -> f
         Phi = hints.features
         sample = _rows.draw(len(Phi), max(ALIGNED_ROWS, int(SAMPLE_WORK / Phi.shape[1] ** 2)), problem.seed)
         some = Phi if len(sample) == len(Phi) else Phi[sample]
-        return label_alignment(some, hints.codes[sample], np.eye(Phi.shape[1]) if M is None else M)[0]
+        codes = hints.codes[sample]
+        return factor_alignment(some, codes) if M is None else label_alignment(some, codes, M)[0]
     if M is None:
         return entry_alignment(*written.inner, hints.dissimilar)
     return pair_alignment(hints.features, hints.i, hints.j, hints.dissimilar, M)[0]
