@@ -15,7 +15,7 @@ from .constraints import Constraint
 from .errors import NotAcceptedError, NotUpdatableError, SolverError
 from .kernels import Kernel
 from .rows import count, is_dask, is_sparse
-from .space import Size, Space, space_seconds
+from .space import Size, Space, rows_seconds, space_seconds
 
 
 class Status(StrEnum):
@@ -292,7 +292,7 @@ class Method:
 
     def forecast(self, size: Size) -> float:
         """Return the forecast CPU seconds of a fit of this size."""
-        return space_seconds(size) if self.cost is None else self.cost(size)
+        return rows_seconds(size) + space_seconds(size) if self.cost is None else self.cost(size)
 
     def ignores_scales(self, kernel: Kernel, solver: Solver) -> bool:
         """Return whether a fit with this kernel and solver does not depend on the scales of the columns."""

@@ -11,7 +11,7 @@ kernel, `costs` the forecasts of CPU time from which ``rank="auto"`` follows.
 from __future__ import annotations
 
 from ..rows import check_memory
-from .costs import BUDGET, Size, affordable, space_seconds
+from .costs import BUDGET, Size, affordable, rows_seconds, space_seconds
 from .embeddings import embedding, principal_axes
 from .landmarks import check_diagonal, choose_landmarks, landmark_map, pivoted_cholesky
 from .learned import FactoredKernel, LearnedKernel, OverFeatures
@@ -39,5 +39,6 @@ __all__ = [
     "pivoted_cholesky",
     "principal_axes",
     "represent",
+    "rows_seconds",
     "space_seconds",
 ]

@@ -52,6 +52,11 @@ Cost = Callable[[Size], float]
 """Returns the forecast CPU seconds of a whole fit."""
 
 
+def rows_seconds(size: Size) -> float:
+    """Return the forecast for what every fit does with rows and relations: checks, column ranges, remarks."""
+    return 0.005 + 1e-9 * ((25 * size.n + 15 * size.p) * size.d + 200 * size.p)
+
+
 def space_seconds(size: Size, rows: int | None = None) -> float:
     """Return the forecast for the feature map and the features of some rows (default: all).
 

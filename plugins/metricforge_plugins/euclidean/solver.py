@@ -8,6 +8,7 @@ from typing import ClassVar
 from metricforge.constraints import Constraint, Labels
 from metricforge.kernels import Linear
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
+from metricforge.space import rows_seconds
 
 
 @dataclass(frozen=True)
@@ -24,4 +25,4 @@ class Euclidean(Solver):
         return Solution(problem.kernel, Status.OPTIMAL, objective=0.0, certificate=certificate)
 
 
-METHOD = Method(constraint=Labels, kernel=Linear(), solver=Euclidean(), baseline=True)
+METHOD = Method(constraint=Labels, kernel=Linear(), solver=Euclidean(), baseline=True, cost=rows_seconds)

@@ -24,6 +24,7 @@ from metricforge.rows import ComparedByContent
 from . import proximal
 from .hints import Prepared, Restriction, prepare
 from .selection import check_selection
+from .subspace import fit_seconds
 from .unprojected import Unprojected
 
 Array = NDArray[Any]
@@ -279,4 +280,6 @@ def _as_metric(M: Any) -> Array:
     return A
 
 
-METHOD = Method(constraint=Pairs, kernel=Linear(), solver=Idealized(), order=1, explicit_columns=10_000)
+METHOD = Method(
+    constraint=Pairs, kernel=Linear(), solver=Idealized(), order=1, cost=fit_seconds, explicit_columns=10_000
+)

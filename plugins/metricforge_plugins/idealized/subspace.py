@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricforge.space import affordable
+from metricforge.constraints import Labels
+from metricforge.space import Size, affordable, rows_seconds, space_seconds
 
 from .differences import Differences
 
@@ -26,6 +27,8 @@ SOLVE_SECONDS = 1.0
 """Forecast CPU seconds of the solve that the number of directions is chosen for."""
 MOST_DIRECTIONS = 100
 """Directions at the most: beyond, the test error did not fall on any set that was tried."""
+PAIRS_PER_ROW, SEARCHED_ROWS = 8, 20_000
+"""Pairs that are built from labels for each row, about, and the rows around which they are searched."""
 DENSE_WIDTH = 1000
 """Up to this many features the difference of the second moments is formed; beyond, it is only multiplied with."""
 OVERSAMPLED, MORE, POWER_STEPS = 2, 20, 2
@@ -34,7 +37,21 @@ OVERSAMPLED, MORE, POWER_STEPS = 2, 20, 2
 
 def solve_seconds(pairs: int, width: int) -> float:
     """Return the forecast CPU seconds of a solve to the default tolerance; see docs/scaling.md."""
-    return 0.03 + 1e-9 * (4 * pairs * width**2 + 300 * width**3)
+    return 0.1 + 1e-9 * (4 * pairs * width**2 + 300 * width**3)
+
+
+def fit_seconds(size: Size) -> float:
+    """Return the forecast CPU seconds of a whole fit: features, search of pairs (labels), directions, solve."""
+    labelled = size.kind is not None and issubclass(size.kind, Labels)
+    pairs = PAIRS_PER_ROW * size.n if labelled else size.p
+    rows = min(size.n, 2 * pairs)
+    width = min(size.m, rows)
+    r = directions(pairs, width)
+    search = 0.12 * size.n * min(size.n, SEARCHED_ROWS) * size.m if labelled else 0.0
+    moments = 0.1 * min(pairs, rows) * width * min(width, DENSE_WIDTH) if r < width else 0.0
+    passes = 10 * (pairs + rows) * size.m + 0.1 * rows * size.m * r
+    features = space_seconds(size, rows)
+    return rows_seconds(size) + features + solve_seconds(pairs, r) + 1e-9 * (search + moments + passes)
 
 
 def directions(pairs: int, width: int) -> int:

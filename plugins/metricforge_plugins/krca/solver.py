@@ -14,7 +14,7 @@ from metricforge.errors import InputError, UnknownNameError
 from metricforge.kernels import RBF, Kernel, Linear
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array, as_float64
-from metricforge.space import check_memory, explicit_width
+from metricforge.space import Size, check_memory, explicit_width, rows_seconds, space_seconds
 
 from .chunklets import Groups, contrasts, groups_of
 from .factor import Factor
@@ -371,6 +371,14 @@ def _scale_free(kernel: Kernel, solver: Solver) -> bool:
     return isinstance(kernel, Linear) and isinstance(solver, KernelRCA) and solver.epsilon == 0
 
 
+def _seconds(size: Size) -> float:
+    """Return the forecast CPU seconds of a fit; see docs/scaling.md."""
+    n, d, m = size.n, size.d, size.m
+    if size.representation == "exact":  # a Gram matrix and its factor, no features
+        return rows_seconds(size) + 1e-9 * (0.02 * n**3 + 0.15 * n * n * d + 10 * n * n)
+    return rows_seconds(size) + space_seconds(size) + 1e-9 * (4.6 * n * m + 0.1 * m**3)
+
+
 METHOD = Method(
     constraint=Chunklets,
     kernel=RBF("median"),
@@ -378,6 +386,7 @@ METHOD = Method(
     order=1,
     settings=({"kernel": Linear(), "epsilon": 0.0},),
     scale_free=_scale_free,
+    cost=_seconds,
 )
 """A Gaussian of the median width, the kernel of the paper for vectors.  With a linear kernel the method is plain
 relevant component analysis, which cannot learn an XOR."""

@@ -14,7 +14,7 @@ from metricforge.errors import InputError
 from metricforge.kernels import Linear, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array
-from metricforge.space import LearnedKernel, check_memory
+from metricforge.space import LearnedKernel, Size, check_memory, rows_seconds, space_seconds
 
 PRIOR_SIMILAR, PRIOR_DISSIMILAR = 0.7, 1.1
 """The prior of S in mean variances of the rows, and that of D in covariances of the rows: before any pair is known,
@@ -180,4 +180,11 @@ def _notes(pairs: Pairs, learned: bool) -> tuple[str, ...]:
     return tuple(notes)
 
 
-METHOD = Method(constraint=Pairs, kernel=Standardized(Linear(), by="range"), solver=LikelihoodRatio())
+def _seconds(size: Size) -> float:
+    """Return the forecast CPU seconds of a fit; see docs/scaling.md."""
+    rows = min(size.n, 2 * size.p)
+    solve = 0.07 * rows * size.m**2 + 0.6 * size.m**3
+    return rows_seconds(size) + space_seconds(size, rows) + 1e-9 * solve
+
+
+METHOD = Method(constraint=Pairs, kernel=Standardized(Linear(), by="range"), solver=LikelihoodRatio(), cost=_seconds)

@@ -17,7 +17,7 @@ from metricforge.kernels import RBF, Kernel, Mixture, Weak
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array, as_float64, blocks, count, draw, is_sparse, take, width
 from metricforge.rows.threads import sum_chunks
-from metricforge.space import check_memory
+from metricforge.space import Size, check_memory, rows_seconds
 
 from .bases import (
     Projected,
@@ -476,4 +476,9 @@ def _as_ids(groups: Any) -> tuple[Any, ...]:
     return ids
 
 
-METHOD = Method(constraint=Triplets, kernel=RBF("median"), solver=LPDesign(), order=1, scale_free=True)
+def _seconds(size: Size) -> float:
+    """Return the forecast CPU seconds of a fit with a base kernel on each column; see docs/scaling.md."""
+    return rows_seconds(size) + 1e-9 * 7.4e4 * size.n * size.d
+
+
+METHOD = Method(constraint=Triplets, kernel=RBF("median"), solver=LPDesign(), order=1, scale_free=True, cost=_seconds)

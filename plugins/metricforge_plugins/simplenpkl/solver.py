@@ -18,7 +18,7 @@ from metricforge.kernels import RBF
 from metricforge.kernels.arithmetic import inverse_root
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array
-from metricforge.space import FeatureMap, Space, check_memory, represent
+from metricforge.space import FeatureMap, Size, Space, check_memory, represent, rows_seconds
 
 from .extension import Extension, GraphExtension, ridge, unit_rows
 from .graph import NeighborGraph, neighbor_graph
@@ -375,4 +375,9 @@ def smallest_weight(laplacian: csr_array, pairs: SignedPairs, C: float) -> float
     return float(high)
 
 
-METHOD = Method(constraint=Pairs, kernel=RBF("median"), solver=SimpleNPKL())
+def _seconds(size: Size) -> float:
+    """Return the forecast CPU seconds of a fit: the graph of neighbours, and the eigenvectors; see docs/scaling.md."""
+    return rows_seconds(size) + 1e-9 * (0.21 * size.n**2 * size.d + 1e5 * size.n)
+
+
+METHOD = Method(constraint=Pairs, kernel=RBF("median"), solver=SimpleNPKL(), cost=_seconds)
