@@ -6,6 +6,7 @@ squared error of the CPU time.  One run, larger than all fitted ones, is left ou
 
 from __future__ import annotations
 
+import argparse
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ import numpy as np
 import metricforge as mf
 from metricforge import neighbors
 from metricforge.kernels import RBF
-from metricforge.space import choose_landmarks, landmark_map
+from metricforge.problem import Problem
+from metricforge.space import choose_landmarks, landmark_map, represent
 
 from .run import Table
 
@@ -34,13 +36,19 @@ class Phase:
     left_out: tuple[int, int, int, int]
 
 
-def run(quick: bool = False) -> Table:
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--phases", help="only phases whose name contains one of these, separated by commas")
+
+
+def run(quick: bool = False, phases: str | None = None) -> Table:
     from threadpoolctl import threadpool_limits
 
     result = ("predicted s", "measured s", "measured / predicted")
     table = Table(["phase", "model, nanoseconds", "left out (n, d, m, p)", *result])
     with threadpool_limits(1):
         for phase in PHASES:
+            if phases is not None and not any(word in phase.name for word in phases.split(",")):
+                continue
             shrink = 10 if quick else 1
             sizes = [(max(600, n // shrink), d, m, max(600, p // shrink)) for n, d, m, p in phase.sizes]
             n, d, m, p = phase.left_out
@@ -134,8 +142,13 @@ def classes(n: int, d: int) -> np.ndarray:
 
 
 def idealized(n: int, d: int, m: int, p: int) -> Callable[[], Any]:
+    from metricforge_plugins.idealized import proximal
+    from metricforge_plugins.idealized.hints import prepare
+    from metricforge_plugins.idealized.solver import Idealized
+
     X, pairs = classes(n, d), hints(n, p)
-    return lambda: mf.learn(X, pairs, method="idealized", kernel=RBF(0.5 / d), rank=m, tol=1e-3)
+    program = prepare(Idealized(nu=0.2), Problem(represent(RBF(0.5 / d), X, m), pairs)).program
+    return lambda: proximal.solve(program, psd=True, tol=1e-3, max_iter=1000)
 
 
 def kcr(n: int, d: int, m: int, p: int) -> Callable[[], Any]:
@@ -198,11 +211,14 @@ PHASES = [
         (40_000, 32, 0, 0),
     ),
     Phase(
-        "idealized, a whole fit",
-        {"p m²": lambda n, d, m, p: p * m * m, "p m": lambda n, d, m, p: p * m, "m³": lambda n, d, m, p: m**3},
+        "idealized, a solve",
+        {"p m²": lambda n, d, m, p: p * m * m, "m³": lambda n, d, m, p: m**3, "10⁹": lambda n, d, m, p: 1.0},
         idealized,
-        [(5000, 16, 50, 10_000), (5000, 16, 100, 20_000), (10_000, 16, 100, 50_000), (10_000, 16, 200, 20_000)],
-        (20_000, 16, 200, 60_000),
+        [
+            *((600, 16, m, p) for m, p in ((30, 600), (60, 600), (60, 1200), (100, 1500), (150, 1500))),  # few pairs
+            *((5000, 16, m, p) for m, p in ((50, 10_000), (100, 20_000), (100, 50_000), (200, 10_000))),
+        ],
+        (10_000, 16, 150, 60_000),
     ),
     Phase(
         "kcr, a whole fit",

@@ -23,7 +23,7 @@ from .differences import Differences
 
 Array = NDArray[Any]
 
-SOLVE_SECONDS = 1.0
+SOLVE_SECONDS = 1.25
 """Forecast CPU seconds of the solve that the number of directions is chosen for."""
 MOST_DIRECTIONS = 100
 """Directions at the most: beyond, the test error did not fall on any set that was tried."""
@@ -37,7 +37,7 @@ OVERSAMPLED, MORE, POWER_STEPS = 2, 20, 2
 
 def solve_seconds(pairs: int, width: int) -> float:
     """Return the forecast CPU seconds of a solve to the default tolerance; see docs/scaling.md."""
-    return 0.1 + 1e-9 * (4 * pairs * width**2 + 300 * width**3)
+    return 0.1 + 1e-9 * (4 * pairs * width**2 + 600 * width**3)
 
 
 def fit_seconds(size: Size) -> float:
@@ -49,7 +49,7 @@ def fit_seconds(size: Size) -> float:
     r = directions(pairs, width)
     search = 0.12 * size.n * min(size.n, SEARCHED_ROWS) * size.m if labelled else 0.0
     moments = 0.1 * min(pairs, rows) * width * min(width, DENSE_WIDTH) if r < width else 0.0
-    passes = 10 * (pairs + rows) * size.m + 0.1 * rows * size.m * r
+    passes = 3 * (pairs + rows) * size.m + 0.1 * rows * size.m * r
     features = space_seconds(size, rows)
     return rows_seconds(size) + features + solve_seconds(pairs, r) + 1e-9 * (search + moments + passes)
 
