@@ -157,8 +157,14 @@ class Metric:
             size = _rows.float_dtype(A).itemsize * shape[0] * shape[1]
             check_memory(size, f"a {shape[0]} × {shape[1]} embedding", "give fewer rows at a time, or a dask array")
             if size > _rows.BLOCK_BYTES:
-                return _rows.gathered(self.embedding(_rows.spread(A)))
-        return self.embedding(A)
+                return self._finite(_rows.gathered(self.embedding(_rows.spread(A))))
+        return self._finite(self.embedding(A))
+
+    def _finite(self, Z: Any) -> Any:
+        """Return coordinates, or raise where they overflow; those on dask are lazy."""
+        if not _rows.is_dask(Z) and Z.size and not np.isfinite(max(Z.max(), -Z.min())):
+            raise InputError("A: some coordinates overflow; rescale the features, for instance with StandardScaler")
+        return Z
 
     def neighbors(
         self, A: Any, k: int = 10, *, method: str | Search = "auto", by: str = "distance"

@@ -64,8 +64,9 @@ def symmetric(A: Any) -> Array:
     if not np.isfinite(A).all():
         i, j = np.argwhere(~np.isfinite(A))[0]
         raise InputError(f"A must be finite, got {A[i, j]} at ({i}, {j})")
-    skew = np.abs(A - A.T)
+    with np.errstate(over="ignore"):
+        skew = np.abs(A - A.T)
     if skew.size and skew.max() > 1e-8 * max(float(np.abs(A).max()), 1e-300):
         i, j = np.unravel_index(int(skew.argmax()), skew.shape)
         raise InputError(f"A must be symmetric, got {A[i, j]:.6g} at ({i}, {j}) and {A[j, i]:.6g} at ({j}, {i})")
-    return np.asarray((A + A.T) / 2)
+    return np.asarray(A / 2 + A.T / 2)

@@ -295,3 +295,10 @@ def test_lists_of_unequal_lengths_are_no_rows(rng):
     metric = mf.learn(rng.normal(size=(8, 2)), np.arange(8) % 2, method="euclidean")
     with pytest.raises(InputError, match=r"^A must be a 2-d array of numbers; its rows have unequal lengths"):
         metric.distance([[1.0, 2.0], [3.0]])
+
+
+def test_coordinates_that_overflow_are_an_error(rng):
+    X = rng.normal(size=(9, 2))
+    metric = mf.learn(X, np.arange(9) % 2, method="euclidean", kernel=mf.kernels.Polynomial(3), rank="exact")
+    with pytest.raises(InputError, match=r"^A: some coordinates overflow; rescale"):
+        metric.transform(1e140 * X)

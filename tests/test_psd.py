@@ -41,3 +41,7 @@ def test_factor_refuses(A, words):
         psd.factor(A)
     for word in words:
         assert word in str(caught.value)
+
+
+def test_the_largest_float_does_not_overflow():
+    assert psd.smallest_eigenvalue([[1.7e308]]) == 1.7e308

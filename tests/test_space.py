@@ -147,7 +147,7 @@ def test_budget_is_respected(monkeypatch):
         match=r"rank=\"exact\" on 1000 rows would take 24 MB, and the memory budget is 1 MB.*a number of landmarks",
     ):
         represent(RBF(0.4), X, "exact")
-    with pytest.raises(MemoryBudgetError, match=r"choosing 200 landmarks among 1000 rows would take 1\.6 MB"):
+    with pytest.raises(MemoryBudgetError, match=r"choosing 200 landmarks among 1000 rows would take 3\.6 MB"):
         _ = represent(RBF(0.4), X, 200).features
     monkeypatch.setattr("metricforge.space.landmarks.SAMPLE_ROWS", 500)
     with pytest.raises(MemoryBudgetError, match="4000 × 40 features"):
@@ -391,3 +391,9 @@ def test_tasks_compute_features_in_blocks_as_small_as_in_memory(rng, monkeypatch
     lazy = wide(da.from_array(X, chunks=(1500, -1)))
     np.testing.assert_allclose(lazy.compute(scheduler="sync"), block(wide, X), rtol=1e-9, atol=1e-9)
     assert sorted(sizes) == [500, 500, 1000, 1000]
+
+
+@pytest.mark.parametrize("weight", [1e-300, 1e300])
+def test_kernels_at_the_end_of_the_range_are_refused(weight, rng):
+    with pytest.raises(InputError, match=r"^kernel: the largest k\(x, x\) on these rows is 1e[+-]300"):
+        _ = represent(weight * RBF(1.0), rng.normal(size=(6, 2)), 3).features

@@ -212,9 +212,7 @@ def kernel(trial: Trial, rng: Rng) -> None:
                 u = np.longdouble(resolved.gamma) * d * d
                 truth = np.sqrt(-2 * np.expm1(-u)) if reference == "rbf" else np.sqrt(2 * u / (1 + u))
                 truth = np.where(np.isfinite(u), truth, np.sqrt(2))
-    # 2 - 2 exp(-u) has an error of 1e-16, and its root one of 1e-8, where exp(-u) rounds to 1
-    slack = 5e-8 if reference == "laplacian" else 0.0
-    check_reference(trial, D, truth, single=data.single, what=f"distances of {reference} are off", slack=slack)
+    check_reference(trial, D, truth, single=data.single, what=f"distances of {reference} are off")
 
 
 def learner(trial: Trial, rng: Rng) -> None:

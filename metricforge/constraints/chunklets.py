@@ -16,7 +16,7 @@ from .indices import all_pairs, components_of, deal, groups_of, members_of, stac
 from .interface import Constraint, Links
 from .labels import Labels, few_groups
 from .scoring import Satisfied, pair_auc, satisfied_pairs
-from .validation import as_column, as_indices, check_n, encode, freeze, is_missing, row_values, unique_pairs
+from .validation import as_column, as_indices, check_n, encode, freeze, generator, is_missing, row_values, unique_pairs
 
 Array = NDArray[Any]
 
@@ -84,7 +84,7 @@ class Chunklets(Constraint):
             drawn = stack_pairs([all_pairs(m) for m in members if len(m) > 1])
         else:
             chains = stack_pairs([np.stack([m[:-1], m[1:]], axis=1) for m in members if len(m) > 1])
-            drawn = np.concatenate([chains, sample_pairs(self.codes, True, limit, np.random.default_rng(seed))])
+            drawn = np.concatenate([chains, sample_pairs(self.codes, True, limit, generator(seed))])
         return unique_pairs(drawn, self.n, "groups")[0]
 
     @classmethod

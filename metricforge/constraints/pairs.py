@@ -18,7 +18,7 @@ from .interface import Constraint, Lines, Links
 from .labels import Labels, few_groups
 from .relevance import triples_of
 from .scoring import Satisfied, pair_auc, satisfied_pairs
-from .validation import check_n, freeze, row_numbers, unique_pairs
+from .validation import check_n, freeze, generator, row_numbers, unique_pairs
 
 Array = NDArray[Any]
 
@@ -115,7 +115,7 @@ class Pairs(Constraint):
             drawn = cls(similar, dissimilar, n=labels.n)
             return drawn.closed() if closure else drawn
         limit = min(PER_ROW * labels.n, MOST_PAIRS) if n_pairs is None else whole_number(n_pairs, "n_pairs")
-        rng = np.random.default_rng(seed)
+        rng = generator(seed)
         similar, dissimilar = (sample_pairs(labels.codes, same, limit, rng) for same in (True, False))
         return cls(similar, dissimilar, n=labels.n)
 

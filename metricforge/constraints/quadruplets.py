@@ -15,7 +15,7 @@ from .drawing import MOST_TRIPLETS, PER_ROW, draw_components, sample_pairs
 from .interface import Constraint, Lines
 from .labels import Labels
 from .scoring import Satisfied
-from .validation import as_indices, check_n, freeze
+from .validation import as_indices, check_n, freeze, generator
 
 Array = NDArray[Any]
 
@@ -69,7 +69,7 @@ class Quadruplets(Constraint):
         """
         labels = Labels.of(y)
         labels.check_two_classes()
-        rng = np.random.default_rng(seed)
+        rng = generator(seed)
         if components is not None:
             near = draw_components(labels.codes, components, seed, dissimilar=False)[0]
         else:

@@ -16,7 +16,7 @@ from .drawing import MOST_TRIPLETS, PER_ROW
 from .indices import deal
 from .interface import Constraint
 from .scoring import Satisfied
-from .validation import as_column, freeze, is_missing, row_values
+from .validation import as_column, freeze, generator, is_missing, row_values
 
 Array = NDArray[Any]
 
@@ -104,7 +104,7 @@ class Targets(Constraint):
 
     def _drawn(self, asked: Array, others: Array, size: int, seed: int) -> Array:
         """Draw triplets whose i is one of ``asked`` and whose j and k are among ``others``."""
-        rng = np.random.default_rng(seed)
+        rng = generator(seed)
         found = np.empty((0, 3), dtype=np.int64)
         if not len(asked) or len(others) < 2:
             return found

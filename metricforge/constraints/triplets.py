@@ -16,7 +16,7 @@ from .interface import Constraint
 from .labels import Labels
 from .relevance import triples_of
 from .scoring import Satisfied
-from .validation import as_indices, check_n, freeze
+from .validation import as_indices, check_n, freeze, generator
 
 Array = NDArray[Any]
 
@@ -67,7 +67,7 @@ class Triplets(Constraint):
         """
         labels = Labels.of(y)
         labels.check_two_classes()
-        rng = np.random.default_rng(seed)
+        rng = generator(seed)
         if components is not None:
             pairs = draw_components(labels.codes, components, seed, dissimilar=False)[0]
         else:

@@ -94,7 +94,10 @@ class KernelRule(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             check_consistent_length(X, y)
         if y.dtype.kind == "f" and (y != np.rint(y)).any():  # scikit-learn's own check also warns of small classes
             raise InputError("y: Unknown label type: continuous; give classes, not numbers with fractions")
-        classes, codes = np.unique(y, return_inverse=True)
+        try:
+            classes, codes = np.unique(y, return_inverse=True)
+        except TypeError:
+            raise InputError("y mixes classes that cannot be ordered, or has none for some rows; give str") from None
         learner = self._learner()
         metric = learner if isinstance(learner, Metric) else clone(learner).fit(X, y).metric_
         radius = metric.report.get("radius") if isinstance(self.radius, str) else self.radius

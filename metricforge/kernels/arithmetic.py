@@ -89,6 +89,13 @@ def manhattan(X: Any, Y: Any) -> Array:
     return out
 
 
+def paired_manhattan(X: Any, Y: Any) -> Array:
+    """Return ‖x_i − y_i‖₁ for each i, summed in float64 and stored in the precision of the rows."""
+    Z = X - Y
+    dtype = _rows.float_dtype(Z)
+    return np.asarray(abs(Z.astype(np.float64, copy=False)).sum(axis=1)).ravel().astype(dtype, copy=False)
+
+
 def inverse_root(diagonal: Array) -> Array:
     """Return 1 / sqrt(d) for each d > 0, and 0 elsewhere."""
     scale = np.zeros_like(diagonal)

@@ -11,7 +11,14 @@ from .. import rows as _rows
 from ..checks import first_rows, number, whole_number
 from ..errors import InputError
 from ..rows import Array, ComparedByContent, as_float64
-from .arithmetic import inner, manhattan, paired_inner, paired_squared_euclidean, squared_euclidean
+from .arithmetic import (
+    inner,
+    manhattan,
+    paired_inner,
+    paired_manhattan,
+    paired_squared_euclidean,
+    squared_euclidean,
+)
 from .explicit import ExplicitKernel
 from .interface import Kernel, quiet
 from .parameters import check_gamma, check_is_kernel, inverse_median, resolve_gamma, resolved, sample_rows
@@ -153,6 +160,25 @@ class Laplacian(RateKernel):
         with quiet():
             D *= -resolved(self.gamma)
         return np.exp(D, out=D)
+
+    def paired(self, X: Any, Y: Any) -> Array:
+        """Return exp(−γ ‖x_i − y_i‖₁)."""
+        with quiet():
+            return np.exp(-resolved(self.gamma) * paired_manhattan(X, Y))
+
+    def squared_distance(self, X: Any, Y: Any) -> Array:
+        """Return 2 − 2 exp(−γ ‖x − y‖₁) without cancellation."""
+        D = manhattan(X, Y)
+        with quiet():
+            D *= -resolved(self.gamma)
+        np.expm1(D, out=D)
+        D *= -2
+        return D
+
+    def paired_squared_distance(self, X: Any, Y: Any) -> Array:
+        """Return 2 − 2 exp(−γ ‖x_i − y_i‖₁) without cancellation."""
+        with quiet():
+            return -2 * np.expm1(-resolved(self.gamma) * paired_manhattan(X, Y))
 
 
 @dataclass(frozen=True)

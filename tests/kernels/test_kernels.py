@@ -412,3 +412,15 @@ def test_a_kernel_of_whole_numbers_has_distances(dtype):
     X = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
     np.testing.assert_allclose(Shared().distance(X, X.copy()), np.sqrt([[0, 2, 0], [2, 0, 2], [0, 2, 0]]))
     np.testing.assert_allclose(Shared().paired_squared_distance(X, X[[1, 1, 2]]), [2, 0, 0])
+
+
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
+def test_a_slow_laplacian_keeps_its_digits(container, rng):
+    X = rng.normal(size=(5, 3))
+    exact = 1e-12 * np.abs(X[:, None] - X[None]).sum(axis=-1)
+    kernel, X = Laplacian(1e-12), container(X)
+    np.testing.assert_allclose(kernel.squared_distance(X, X), 2 * exact, rtol=1e-9)
+    np.testing.assert_allclose(
+        kernel.paired_squared_distance(X, X[[1, 2, 3, 4, 0]]), 2 * exact[range(5), [1, 2, 3, 4, 0]]
+    )
+    np.testing.assert_allclose(kernel.paired(X, X[[1, 2, 3, 4, 0]]), 1.0)
