@@ -407,7 +407,8 @@ def _with(A: Any, value: float) -> Any:
     if copy.size and copy.dtype.kind in "fiu":
         info = np.iinfo(copy.dtype) if copy.dtype.kind in "iu" else None
         if info is not None:
-            value = int(np.clip(np.nan_to_num(value, nan=info.max), info.min, info.max))
+            value = int(np.clip(np.nan_to_num(value, nan=1e18), -1e18, 1e18))
+            value = max(int(info.min), min(int(info.max), value))
         copy.flat[copy.size // 2] = value
     return copy
 

@@ -47,6 +47,8 @@ class Targets(Constraint):
 
     def __post_init__(self) -> None:
         y = as_column(self.y, "y")
+        if y.dtype.kind == "c":
+            raise InputError("y holds complex numbers; give real ones")
         missing = is_missing(y)
         values = np.full(len(y), np.nan)
         try:

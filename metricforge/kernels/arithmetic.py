@@ -54,15 +54,16 @@ def squared_euclidean(X: Any, Y: Any, finish: Callable[[Array], Any] | None = No
     out = np.empty((X.shape[0], Y.shape[0]), dtype=_rows.float_dtype(X, Y))
     sparse = _rows.is_sparse(X) or _rows.is_sparse(Y)
     tiles = _sparse_tiles(X, Y) if sparse else _dense_tiles(X, Y, out)
-    for part, D in tiles:
-        np.maximum(D, 0, out=D)
-        if itself:
-            own = np.arange(part.start, part.stop)
-            D[own - part.start, own] = 0
-        if finish is not None:
-            finish(D)
-        if D.base is not out:
-            out[part] = D
+    with np.errstate(over="ignore", invalid="ignore"):  # whoever uses the numbers checks that they are finite
+        for part, D in tiles:
+            np.maximum(D, 0, out=D)
+            if itself:
+                own = np.arange(part.start, part.stop)
+                D[own - part.start, own] = 0
+            if finish is not None:
+                finish(D)
+            if D.base is not out:
+                out[part] = D
     return out
 
 

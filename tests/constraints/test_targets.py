@@ -66,3 +66,8 @@ def test_targets_from_a_table():
 def test_bare_values_mean_what_the_method_declares():
     assert mf.Pairs.of_values([0, 1]) == mf.Labels([0, 1])
     assert mf.Targets.of_values([0, 1]) == mf.Targets([0, 1])
+
+
+def test_complex_targets_are_refused():
+    with pytest.raises(InputError, match=r"^y holds complex numbers; give real ones$"):
+        mf.Targets(np.array([1 + 1j, 2.0]))

@@ -1107,3 +1107,10 @@ def test_tuning_by_held_out_pairs():
 def test_bad_input_of_tuning(constraint, options, match):
     with pytest.raises(InputError, match=match):
         tune(np.diag([1.0, 2, 3, 4]), constraint, **options)
+
+
+@pytest.mark.parametrize("scale", [1e-120, 1e110])
+def test_pairs_whose_squared_distances_leave_the_range_are_refused(scale, rng):
+    X = scale * rng.normal(size=(8, 2))
+    with pytest.raises(InputError, match=r"rescale"):
+        mf.learn(X, mf.Pairs([(0, 1), (2, 3)], [(4, 5), (6, 7)], n=8), method="idealized", kernel="linear")

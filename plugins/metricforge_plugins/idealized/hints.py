@@ -381,6 +381,9 @@ def _inner(Phi: Array, hints: Hints) -> tuple[Array, Array]:
 
 def _distances_before(solver: Idealized, problem: Problem, hints: Hints, squares: Array) -> Array:
     """Return d_t² under M."""
+    largest = float(squares.max())
+    if not 1e-200 < largest < 1e200:
+        raise InputError(f"X: the largest squared distance of a pair is {largest:.3g}; rescale the features to about 1")
     if solver.M is None:
         return squares
     if isinstance(solver.M, Kernel):

@@ -1,0 +1,193 @@
+"""What attacks on an early version broke, by the public interface only: hangs, crashes, silent errors and leaks."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import metricforge as mf
+from metricforge.cli import main
+from metricforge.errors import InputError, MemoryBudgetError, ModelFileError
+
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(30, 4)), np.arange(30) % 3
+
+
+@pytest.mark.parametrize("options", [{}, {"active": 0.5}])
+@pytest.mark.parametrize(
+    "hint", [mf.Chunklets(np.arange(30)), mf.Triplets([(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0)], n=30)]
+)
+def test_simplenpkl_ends_where_no_pair_is_left(hint, options):
+    with contextlib.suppress(InputError):
+        mf.learn(X, hint, method="simplenpkl", **options)
+
+
+@pytest.mark.parametrize("index", [4, 2**31 - 1, -1])
+def test_a_sparse_file_whose_index_is_out_of_range_is_refused(tmp_path, capsys, index):
+    rows = sp.csr_matrix(X)
+    parts = {"data": rows.data, "indices": rows.indices.copy(), "indptr": rows.indptr, "shape": rows.shape}
+    parts["indices"][3] = index
+    np.savez(tmp_path / "rows.npz", format=b"csr", **parts)
+    (tmp_path / "y.csv").write_text("kind\n" + "".join(f"{label}\n" for label in Y))
+    words = [str(tmp_path / name) for name in ("rows.npz", "y.csv", "o.metric")]
+    assert main(["learn", words[0], "--label", words[1], "-o", words[2]]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_sparse_rows_beside_a_timestamp_have_the_distances_of_dense_rows():
+    stamps = np.column_stack([1.7e9 + RNG.integers(0, 3, size=40), RNG.integers(0, 2, size=(40, 4))]).astype(float)
+    for method, options in {"euclidean": {"kernel": "linear"}, "krca": {"kernel": "linear"}}.items():
+        dense = mf.learn(stamps, np.arange(40) % 3, method=method, **options).distance(stamps)
+        rows = sp.csr_matrix(stamps)
+        lean = mf.learn(rows, np.arange(40) % 3, method=method, **options).distance(rows)
+        np.testing.assert_allclose(lean, dense, atol=1e-6 * dense.max())
+
+
+def test_transform_stays_within_the_budget_or_says_what_it_needs(monkeypatch):
+    metric = mf.learn(RNG.normal(size=(600, 20)), np.arange(600) % 3, method="krca", kernel="rbf", rank="exact")
+    A = RNG.normal(size=(20_000, 20))
+    monkeypatch.setenv("METRICFORGE_MEMORY", "60MB")
+    tracemalloc.start()
+    metric.paired_distance(A, A[::-1])
+    with contextlib.suppress(MemoryBudgetError):
+        metric.transform(A)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 60e6
+
+
+def signed(path, changes, compression):
+    """Write a saved metric again, with a valid digest."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members["metric.json"] = json.dumps(json.loads(members["metric.json"]) | changes).encode()
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        archive.comment = bytes(32)
+        for name, content in members.items():
+            archive.writestr(zipfile.ZipInfo(name), content, compress_type=compression)
+    content = path.read_bytes()[:-32]
+    path.write_bytes(content + hashlib.sha256(content).digest())
+
+
+@pytest.mark.parametrize(
+    ("changes", "compression"),
+    [({}, zipfile.ZIP_DEFLATED), ({"format": -5}, zipfile.ZIP_STORED), ({"format": True}, zipfile.ZIP_STORED)],
+)
+def test_only_what_is_written_is_loaded(tmp_path, changes, compression):
+    path = tmp_path / "m.metric"
+    mf.learn(X, Y, method="krca").save(path)
+    signed(path, {}, zipfile.ZIP_STORED)
+    mf.load(path)  # the forgery itself is sound
+    signed(path, changes, compression)
+    with pytest.raises(ModelFileError):
+        mf.load(path)
+
+
+OVERLAP = """
+import threading, numpy as np, metricforge as mf
+from threadpoolctl import threadpool_info
+X, y = np.random.default_rng(0).normal(size=(400, 4)), np.arange(400) % 3
+mf.learn(X[:30], y[:30], method="idealized")
+count = lambda: [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+before = count()
+fits = [threading.Thread(target=mf.learn, args=(X[i:], y[i:]), kwargs={"method": m}) for i in range(4)
+        for m in ("idealized", "krca")]
+[fit.start() for fit in fits]
+[fit.join() for fit in fits]
+print(before == count() and max(before) > 1)
+"""
+
+
+def test_overlapping_fits_leave_the_threads_of_blas_as_they_were():
+    many = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "4")
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", OVERLAP],
+        env={**os.environ, **many},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "True"
+
+
+def test_a_table_of_50_000_columns_is_learned_from_in_seconds(tmp_path, capsys):
+    names = [f"gene{i}" for i in range(50_000)]
+    lines = [",".join(map(str, RNG.integers(0, 9, size=50_000))) + f",k{i % 2}" for i in range(4)]
+    (tmp_path / "rows.csv").write_text("\n".join([",".join([*names, "class"]), *lines]) + "\n")
+    began = time.process_time()
+    words = ["learn", str(tmp_path / "rows.csv"), "--label", "class", "--method", "euclidean"]
+    assert main([*words, "-o", str(tmp_path / "o.metric")]) == 0
+    assert time.process_time() - began < 20
+
+
+CALLS = {
+    "rows that a kernel cannot tell apart": lambda: mf.learn(np.ones((30, 4)), Y, method="simplenpkl"),
+    "wide indices": lambda: mf.learn(_wide(X), Y, method="euclidean", kernel=mf.kernels.Laplacian()),
+    "no entries": lambda: mf.learn(sp.csr_matrix((30, 4)), Y, method="krca", kernel=mf.kernels.Standardized()),
+    "large numbers": lambda: mf.learn(1e100 * X, Y, method="idealized"),
+    "few pairs": lambda: mf.learn(X, Y, method="kcr", n_pairs=1),
+    "a list of hints": lambda: mf.learn(X, [mf.Labels(Y), mf.Pairs([(0, 1)], n=30)]),
+    "an index beyond integers": lambda: mf.Pairs([[1e300, 0]], n=30),
+}
+
+
+def _wide(rows):
+    rows = sp.csr_matrix(rows)
+    rows.indices, rows.indptr = rows.indices.astype(np.int64), rows.indptr.astype(np.int64)
+    return rows
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.filterwarnings("ignore::metricforge.errors.ConvergenceWarning")
+def test_a_call_is_answered_or_refused_without_raw_errors_and_warnings(call):
+    with contextlib.suppress(InputError):
+        CALLS[call]()
+
+
+def _header(shape):
+    text = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}\n".encode()
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(64)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "hint"),
+    [
+        ("rows.csv", b"a,b\n1,2\n3,4\n5,6\n", ["--pairs", b"i,j,similar\n0,12345678901234567890123,1\n"]),
+        ("rows.svm", b"1 2000000000:1\n0 1:1\n", []),
+        ("rows.npy", _header((10**9, 1000)), ["--label", b"kind\na\nb\n"]),
+    ],
+)
+def test_what_no_file_should_hold_is_one_sentence_and_exit_code_two(tmp_path, capsys, name, content, hint):
+    (tmp_path / name).write_bytes(content)
+    words = ["learn", str(tmp_path / name), "-o", str(tmp_path / "o.metric")]
+    if hint:
+        (tmp_path / "hint.csv").write_bytes(hint[1])
+        words += [hint[0], str(tmp_path / "hint.csv")]
+    assert main(words) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert "fault" not in lines[0]
+
+
+@pytest.mark.parametrize("tol", [1e-2, 1e-4])
+@pytest.mark.parametrize("loss", ["linear", "squared_hinge"])
+@pytest.mark.filterwarnings("ignore::metricforge.errors.ConvergenceWarning")
+def test_optimal_means_within_the_tolerance(loss, tol):
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        rows, y = rng.normal(size=(40, 3)), rng.integers(0, 3, size=40)
+        pairs = mf.Pairs.from_labels(y, n_pairs=60, seed=seed)
+        report = mf.learn(rows, pairs, method="simplenpkl", loss=loss, tol=tol, n_components=12).report
+        if str(report["status"]) == "optimal":
+            assert report["gap"] <= 1.01 * tol * abs(report["objective"])
