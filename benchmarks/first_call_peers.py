@@ -32,8 +32,8 @@ PEERS = {
     "T": ("SCML", "LSML"),
     "C": ("RCA",),
 }
-STAGES = (("RCA", "LDA", "LFDA", "LSML"), ("ITML", "NCA"), ("SCML", "LMNN", "MMC"))
-"""The peers by their cost, in the order in which they run."""
+CHEAP = ("RCA", "LDA", "LFDA", "LSML", "NCA", "SCML", "LMNN", "ITML", "MMC")
+"""The peers in the order in which they run: cheap ones first."""
 
 CODE = (
     (Path(__file__).parent / "first_call_scores.py").read_text()
@@ -105,38 +105,35 @@ def run_peers(
     Split 0 of all sets comes first, and the cheap peers before the others, so that a run which is stopped has measured
     all sets alike.
     """
-    current = {(name, str(number), digest(name, number)) for name in names for number in range(splits)}
-    failed = {key[:3] for key, cell in store.cells.items() if cell["error"] and (key[1], *key[3:]) in current}
+    pairs = [(peer, kind) for peer in CHEAP for kind in reversed(kinds) if peer in PEERS[kind]]
     for number in range(splits):
-        for peers in STAGES:
-            for name in names:
-                alive = [
-                    (p, kind) for kind in kinds for p in PEERS[kind] if p in peers and (p, name, kind) not in failed
-                ]
-                keys = {(peer, kind): (peer, name, kind, str(number), digest(name, number)) for peer, kind in alive}
-                missing = [pair for pair, key in keys.items() if store.get(*key) is None]
-                if missing and not _measure(missing, split(name, number), keys, store, said):
-                    return False
-                failed |= {key[:3] for key in keys.values() if store.cells[key]["error"]}
+        for peer, kind in pairs:
+            if not _measure(peer, kind, number, names, store, said):
+                return False
     return True
 
 
-def _measure(
-    pairs: Sequence[tuple[str, str]],
-    parts: Split,
-    keys: dict[tuple[str, str], tuple[str, ...]],
-    store: Store,
-    said: Callable[[str], Any],
-) -> bool:
-    where = f"{parts.name}-{parts.number}"
-    jobs = {pair: ".".join(pair) for pair in pairs}
-    found = peer_results("first-call", CODE, list(jobs.values()), {where: arrays(parts)}, PEER_SECONDS)
-    (cache() / "first-call" / f"{where}.npz").unlink(missing_ok=True)  # the splits of all sets would fill a disk
-    for pair, job in jobs.items():
+def _measure(peer: str, kind: str, number: int, names: Sequence[str], store: Store, said: Callable[[str], Any]) -> bool:
+    """Run a peer on one split of the sets on which it is not measured and did not fail on an earlier split."""
+
+    def cell_of(name: str, number: int) -> Cell | None:
+        return store.get(peer, name, kind, str(number), digest(name, number))
+
+    def failed(name: str) -> bool:
+        return any((cell or {}).get("error") for cell in (cell_of(name, before) for before in range(number)))
+
+    missing = [name for name in names if cell_of(name, number) is None and not failed(name)]
+    job = f"{peer}.{kind}"
+    parts = {f"{name}-{number}": arrays(split(name, number)) for name in missing}
+    found = peer_results("first-call", CODE, [job], parts, PEER_SECONDS) if parts else {}
+    for where in parts:
+        (cache() / "first-call" / f"{where}.npz").unlink(missing_ok=True)  # the splits of all sets would fill a disk
+    for name in missing:
+        where = f"{name}-{number}"
         if (job, where) not in found:
             return False
-        cell = store.put(_cell(found[job, where]), *keys[pair])
-        said(f"{pair[0]} {parts.name} {pair[1]} {parts.number}: {described(cell)}")
+        cell = store.put(_cell(found[job, where]), peer, name, kind, str(number), digest(name, number))
+        said(f"{peer} {name} {kind} {number}: {described(cell)}")
     return True
 
 
