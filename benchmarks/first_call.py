@@ -38,6 +38,11 @@ from .run import Table
 FIRST = "mf.learn"
 COLUMNS = ("first", "methods", "peers")
 QUICK = ("wine", "heart", "glass")
+HOW = (
+    "to rerun in parts, each of which continues where it stopped: `python -m benchmarks.run first-call --label part "
+    "--columns peers --sets held-out --splits 3`, then with `--columns first --splits 5` and `--columns methods "
+    "--splits 1`; `--stored` makes this table of what is there"
+)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -94,7 +99,11 @@ def run(
     if "peers" in parts:
         every = dict.fromkeys(peer for found in PEERS.values() for peer in found)
         columns += [Column(p, peers, "", tuple(kind for kind in PEERS if p in PEERS[kind])) for p in every]
-    return table_of(names, wanted, splits, Column(FIRST, cells), columns, base, seconds)
+    table = table_of(names, wanted, splits, Column(FIRST, cells), columns, base, seconds)
+    if before:
+        table.notes.append(f"{FIRST} before: the first call of the code at {before}")
+    table.notes.append(HOW)
+    return table
 
 
 def first_call(X: np.ndarray, hints: mf.Constraint, seed: int) -> mf.Metric:
