@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .first_call_gain import BASELINES, Cell, Gains, Store, gains_of, signed
+from .first_call_gain import BASELINES, Cell, Gains, Store, cell_gain, signed
 from .first_call_peers import PEER_SECONDS, PEERS
 from .first_call_scores import SCORES
 from .first_call_sets import SETS
@@ -37,11 +37,10 @@ class Column:
 
 @dataclass
 class Found:
-    """What is known of a column for one kind of hint on one half: its gains over ``splits`` splits of each set."""
+    """What is known of a column for one kind of hint on one half; sets may have different numbers of splits."""
 
     column: Column
     kind: str
-    splits: int
     gains: Gains
     failures: dict[str, str] = field(default_factory=dict)  # set -> error
 
@@ -50,8 +49,14 @@ class Found:
         return self.gains.by_set[self.kind]
 
     @property
-    def cells(self) -> list[Cell]:
-        return [cell for name in self.by_set for cell in self.gains.cells[self.kind][name]]
+    def cells(self) -> dict[str, list[Cell]]:
+        return self.gains.cells[self.kind]
+
+    @property
+    def splits(self) -> str:
+        """The number of splits of a set, or the smallest and the largest."""
+        numbers = sorted({len(cells) for cells in self.cells.values()})
+        return "–".join(str(number) for number in dict.fromkeys(numbers[:1] + numbers[-1:]))
 
 
 @dataclass(frozen=True)
@@ -90,8 +95,8 @@ def table_of(
             leads = {}
             for found in rows:
                 if first and found.column is not first and found.by_set:
-                    leads[found.column.title] = lead_of(first, found, part, base)
-                if found.splits or found.failures:
+                    leads[found.column.title] = lead_of(rows[0], found, base)
+                if found.by_set or found.failures:
                     table.add(half, kind, *_row(found, len(part), leads.get(found.column.title)))
             everything += rows
             if first and rows[0].by_set:
@@ -105,18 +110,23 @@ def table_of(
 
 
 def found_of(column: Column, names: Sequence[str], kind: str, most: int, base: Store) -> Found:
-    """Return the gains of a column, over as many splits as all sets have on which it did not fail."""
-    counts, failures = [], {}
+    """Return the gains of a column on the sets on which it did not fail, each over the splits that it has."""
+    found = Found(column, kind, Gains([kind], {kind: {}}, {kind: {}}))
     for name in names:
         cells = stored(column, name, kind, most)
+        cells = cells[: len(stored(Column("standardised", base), name, "", most))]
         if cells and cells[-1]["error"]:
-            failures[name] = cells[-1]["error"]
+            found.failures[name] = cells[-1]["error"]
         elif cells:
-            counts.append(len(cells))
-    splits = min(counts, default=0)
-    tried = [name for name in names if name not in failures]
-    gains = gains_of(column.name, tried if splits else [], [kind], splits, column.store, base)
-    return Found(column, kind, splits, gains, failures)
+            found.cells[name] = cells
+            found.by_set[name] = mean_gain(cells, name, base)
+    return found
+
+
+def mean_gain(cells: Sequence[Cell], name: str, base: Store) -> float:
+    """Return the mean gain over the first splits of a set."""
+    standardised = stored(Column("standardised", base), name, "", len(cells))
+    return float(np.mean([cell_gain(cell, b) for cell, b in zip(cells, standardised, strict=True)]))
 
 
 def stored(column: Column, name: str, kind: str, most: int) -> list[Cell]:
@@ -132,22 +142,26 @@ def stored(column: Column, name: str, kind: str, most: int) -> list[Cell]:
     return cells
 
 
-def lead_of(first: Column, other: Found, names: Sequence[str], base: Store) -> Lead | None:
-    """Return how far the first call is ahead, from the same splits of the same sets; None without a common set."""
-    ours = gains_of(first.name, names, [other.kind], other.splits, first.store, base).by_set[other.kind]
-    both = [name for name in other.by_set if name in ours]
-    if not both:
+def lead_of(first: Found, other: Found, base: Store) -> Lead | None:
+    """Return how far the first call is ahead, from the splits of the sets that both have; None without a common set."""
+    ours, ahead = [], []
+    for name in other.cells:
+        common = min(len(other.cells[name]), len(first.cells.get(name, ())))
+        if common:
+            ours.append(mean_gain(first.cells[name][:common], name, base))
+            ahead.append(ours[-1] - mean_gain(other.cells[name][:common], name, base))
+    if not ahead:
         return None
-    ahead = np.array([ours[name] - other.by_set[name] for name in both])
-    error = float(np.std(ahead, ddof=1) / np.sqrt(len(both))) if len(both) > 1 else float("nan")
-    return Lead(float(np.mean([ours[name] for name in both])), float(ahead.mean()), error, len(both))
+    error = float(np.std(ahead, ddof=1) / np.sqrt(len(ahead))) if len(ahead) > 1 else float("nan")
+    return Lead(float(np.mean(ours)), float(np.mean(ahead)), error, len(ahead))
 
 
 # ----------------------------------------------------------------------------------------------------------------- rows
 
 
 def _row(found: Found, sets: int, lead: Lead | None) -> list[Any]:
-    cells, kind, gains = found.cells, found.kind, found.gains
+    kind, gains = found.kind, found.gains
+    cells = [cell for splits in found.cells.values() for cell in splits]
     spent = [cell["seconds"] for cell in cells]
     worst, least = gains.worst(kind)
     learned = found.column.name not in BASELINES
@@ -155,7 +169,7 @@ def _row(found: Found, sets: int, lead: Lead | None) -> list[Any]:
         found.column.title,
         found.splits,
         f"{len(found.by_set)} of {sets}",
-        *(_mean([cell[score] for cell in cells]) for score in SCORES),
+        *(_mean_over_sets(found, score) for score in SCORES),
         f"{signed(gains.mean(kind))} ± {gains.error(kind):.1f}" if found.by_set else "none",
         f"{worst} {signed(least)}" if found.by_set else "none",
         sum(value < -2 for value in found.by_set.values()),
@@ -166,9 +180,10 @@ def _row(found: Found, sets: int, lead: Lead | None) -> list[Any]:
     ]
 
 
-def _mean(values: Sequence[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    return f"{np.mean(known):.1f}" if known else "none"
+def _mean_over_sets(found: Found, score: str) -> str:
+    by_set = [[cell[score] for cell in cells if cell[score] is not None] for cells in found.cells.values()]
+    means = [np.mean(values) for values in by_set if values]
+    return f"{np.mean(means):.1f}" if means else "none"
 
 
 def _nested(everything: Sequence[Found], of: Any) -> dict[str, dict[str, Any]]:
@@ -186,7 +201,8 @@ def _nested(everything: Sequence[Found], of: Any) -> dict[str, dict[str, Any]]:
 def _protocol(kinds: Sequence[str], seconds: float, peers: bool) -> list[str]:
     notes = [
         "means over the sets that finished, in per cent; gain: mean ± standard error over sets of (1-NN error down + "
-        "5-NN error down + triplet accuracy up) / 3 over standardised distances, in points; splits: of each set",
+        "5-NN error down + triplet accuracy up) / 3 over standardised distances, in points; splits: the fewest and the "
+        "most of a set",
         f"half of the rows for training, at most {HELD_OUT_ROWS} others are scored; < −2: sets that lose more than 2 "
         "points; hints: " + "; ".join(f"{kind} {KINDS[kind]}" for kind in kinds),
         "mf.learn there: the first call on the sets and splits that this metric has; ahead by: mean ± standard error "
@@ -226,7 +242,7 @@ def _adult(everything: Sequence[Found], base: Store) -> list[str]:
     shown: dict[str, list[str]] = {}
     for found in everything:
         if ADULT in found.by_set:
-            values = [cell["ari"] for cell in found.gains.cells[found.kind][ADULT] if cell["ari"] is not None]
+            values = [cell["ari"] for cell in found.cells[ADULT] if cell["ari"] is not None]
             if values:
                 shown.setdefault(found.column.title, []).append(f"{found.kind} {np.mean(values):.1f}")
     if not shown:
@@ -246,7 +262,7 @@ def _cost(everything: Sequence[Found], first: Column) -> list[str]:
         if found.column is first
         for name in found.by_set
         if SETS[name].n // 2 <= SMALL
-        for cell in found.gains.cells[found.kind][name]
+        for cell in found.cells[name]
     ]
     if not spent:
         return []

@@ -115,7 +115,6 @@ SCORES = {"triplets": 70.0, "ari": 10.0, "seconds": 0.1, "error": ""}
 def filled(monkeypatch, **errors):
     """Return a store with (1-NN and 5-NN error of the splits of each set) by column, without any rows."""
     monkeypatch.setattr("benchmarks.first_call_table.digest", lambda name, number: "same")
-    monkeypatch.setattr("benchmarks.first_call_gain.digest", lambda name, number: "same")
     store = Store(None)
     for column, sets in errors.items():
         kind = "" if column in BASELINES else "L"
@@ -126,24 +125,25 @@ def filled(monkeypatch, **errors):
     return store
 
 
-def test_a_column_uses_the_splits_that_all_its_sets_have(monkeypatch):
-    sets = {"wine": [9.0, 9.0, 9.0], "heart": [9.0, 9.0], "glass": [9.0, None]}
+def test_a_set_counts_with_the_splits_that_it_has(monkeypatch):
+    sets = {"wine": [9.0, 9.0, 6.0], "heart": [9.0, 9.0], "glass": [9.0, None]}
     store = filled(monkeypatch, standardised={name: [12.0] * 3 for name in sets}, other=sets)
     found = found_of(Column("other", store), ["wine", "heart", "glass", "sonar"], "L", 5, store)
-    assert found.splits == 2
+    assert found.splits == "2–3"
     assert found.failures == {"glass": "not finished"}
-    assert found.by_set == pytest.approx({"wine": 2.0, "heart": 2.0})  # two thirds of three points
+    assert found.by_set == pytest.approx({"wine": 8 / 3, "heart": 2.0})  # two thirds of four and of three points
 
 
-def test_a_lead_is_measured_on_the_sets_and_splits_of_the_other(monkeypatch):
+def test_a_lead_is_measured_on_the_sets_and_splits_of_both(monkeypatch):
+    names = ["wine", "heart", "glass"]
     store = filled(
         monkeypatch,
         standardised={"wine": [12.0, 12.0], "heart": [12.0, 12.0], "glass": [12.0, 12.0]},
         first={"wine": [3.0, 12.0], "heart": [6.0, 12.0], "glass": [99.0, 99.0]},
         other={"wine": [6.0], "heart": [12.0]},
     )
-    names = ["wine", "heart", "glass"]
-    lead = lead_of(Column("first", store), found_of(Column("other", store), names, "L", 5, store), names, store)
+    first, other = (found_of(Column(name, store), names, "L", 5, store) for name in ("first", "other"))
+    lead = lead_of(first, other, store)
     assert lead is not None
     assert lead.sets == 2
     assert lead.first == pytest.approx(5.0)  # two thirds of 9 and 6: the second split and glass do not count
