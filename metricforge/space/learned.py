@@ -155,6 +155,10 @@ class FactoredKernel(OverFeatures):
         """L'."""
         return self.L.T
 
+    def features(self, X: Any) -> Array:
+        """Return Lφ(x): a fit that starts from this kernel works on the r axes that were learned."""
+        return self._embed(X)
+
     def embedding(self) -> FeatureMap:
         """Return the map Lφ(x), whose inner products are this kernel for every row."""
         return self.map.rotated(self.root, exact=True)

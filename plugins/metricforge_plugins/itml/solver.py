@@ -19,7 +19,7 @@ from metricforge.space import LearnedKernel, check_memory
 
 from .dual import Dual
 
-NEWTON = 1500
+NEWTON = 300
 """Up to this many pairs Newton steps on the dual are taken, above it steps of L-BFGS on the primal."""
 MEMORY = 30
 """Gradients that L-BFGS keeps."""
@@ -37,7 +37,7 @@ class ITML(Solver):
 
         D(A, I) + γ D(diag ξ, diag b)   with   v_t'Av_t <= ξ_t (similar),  v_t'Av_t >= ξ_t (dissimilar).
 
-    Projected Newton steps on the dual up to 1500 pairs; above, L-BFGS on a factor of A with ξ eliminated.  The
+    Projected Newton steps on the dual up to 300 pairs; above, L-BFGS on a factor of A with ξ eliminated.  The
     certificate is the duality gap.
 
     Cost for p pairs, F of which have a multiplier: O(p m² + F² m + F³) time a Newton step, 10 to 35 steps, 16 F² bytes;

@@ -18,12 +18,14 @@ from metricforge.space import LearnedKernel
 
 from .problem import Margins, coordinates, target_neighbours
 
-WIDTHS = (0.5, 0.1, 0.02, 0.004, 0.001)
+WIDTHS = (0.5, 0.1, 0.02, 0.004, 0.001, 2e-4)
 """Widths on which the hinge is smoothed, one stage after the other."""
 STEPS = 40
 """Steps of L-BFGS between two passes over all pairs of rows."""
 ROUNDS = 12
 """The largest number of passes in one stage."""
+FTOL = 1e-11
+"""L-BFGS ends when a step gains less than this share; larger shares leave the dual point too far from feasible."""
 MEMORY = 20
 """Gradients that L-BFGS keeps."""
 DEFINITION = "objective minus the value of a dual feasible point"
@@ -206,7 +208,7 @@ def _steps(margins: Margins, L: Array, width: float, steps: int, state: State, p
         jac=True,
         method="L-BFGS-B",
         callback=report,
-        options={"maxiter": steps, "maxcor": MEMORY, "ftol": 1e-9, "gtol": 1e-12},
+        options={"maxiter": steps, "maxcor": MEMORY, "ftol": FTOL, "gtol": 1e-12},
     )
     return found.x.reshape(shape), int(found.nit)
 

@@ -43,6 +43,8 @@ class MLKR(Solver):
         The certificate to reach.
     max_iter : int
         The largest number of steps.
+    start : (r, m) nested tuple or array, optional
+        L to start from, on the m features; not together with ``n_components``.
 
     References
     ----------
@@ -52,6 +54,7 @@ class MLKR(Solver):
     n_components: int | None = None
     tol: float = 1e-3
     max_iter: int = 300
+    start: tuple[tuple[float, ...], ...] | None = None
 
     accepts: ClassVar[tuple[type[Constraint], ...]] = (Targets,)
 
@@ -59,6 +62,10 @@ class MLKR(Solver):
         whole_number_or(self.n_components, "n_components", [None])
         number(self.tol, "tol", above=0)
         whole_number(self.max_iter, "max_iter")
+        if self.start is not None:
+            if self.n_components is not None:
+                raise InputError("start and n_components are both given; the rows of start are the components")
+            object.__setattr__(self, "start", tuple(tuple(map(float, row)) for row in self.start))
 
     def _solve(self, problem: Problem) -> Solution:
         assert isinstance(problem.constraint, Targets)
@@ -95,6 +102,10 @@ class MLKR(Solver):
         axes = np.eye(m)
         if self.n_components is not None and self.n_components < m:
             axes = np.linalg.eigh(Phi.T @ Phi)[1][:, ::-1][:, : self.n_components].T
+        if self.start is not None:
+            if len(self.start[0]) != m:
+                raise InputError(f"start must have {m} columns, one per feature, got {len(self.start[0])}")
+            axes = np.array(self.start)
         start = np.ascontiguousarray(axes)
         spread, done = float(y @ y), 0
 

@@ -55,6 +55,8 @@ class NCA(Solver):
         times the norm of L is this small.
     max_iter : int
         The largest number of steps.
+    start : (r, m) nested tuple or array, optional
+        L to start from, on the m features; not together with ``n_components``.
 
     References
     ----------
@@ -65,6 +67,7 @@ class NCA(Solver):
     penalty: float = 0.0
     tol: float = 1e-3
     max_iter: int = 300
+    start: tuple[tuple[float, ...], ...] | None = None
 
     accepts: ClassVar[tuple[type[Constraint], ...]] = (Labels,)
 
@@ -73,6 +76,10 @@ class NCA(Solver):
         number(self.penalty, "penalty", least=0)
         number(self.tol, "tol", above=0)
         whole_number(self.max_iter, "max_iter")
+        if self.start is not None:
+            if self.n_components is not None:
+                raise InputError("start and n_components are both given; the rows of start are the components")
+            object.__setattr__(self, "start", tuple(tuple(map(float, row)) for row in self.start))
 
     def _solve(self, problem: Problem) -> Solution:
         assert isinstance(problem.constraint, Labels)
@@ -84,7 +91,9 @@ class NCA(Solver):
         Phi = problem.space.map.of_rows(problem.rows, rows, copies=2, gather=True)
         Phi -= Phi.mean(axis=0)  # distances do not change, and products keep more digits
         softmax = Softmax(Phi, labels.codes[rows], float(self.penalty))
-        state = _ascend(softmax, _start(Phi, self.n_components), float(self.tol), int(self.max_iter), problem)
+        state = _ascend(
+            softmax, _start(Phi, self.n_components, self.start), float(self.tol), int(self.max_iter), problem
+        )
         f, G = softmax.exact(state.L)
         slope = float(np.linalg.norm(G) * np.linalg.norm(state.L)) / len(rows)
         status = Status.STATIONARY
@@ -106,9 +115,13 @@ class NCA(Solver):
         )
 
 
-def _start(Phi: Array, n_components: int | None) -> Array:
-    """Return the identity, or the principal axes of centred rows."""
+def _start(Phi: Array, n_components: int | None, start: Any) -> Array:
+    """Return what is given, the identity, or the principal axes of centred rows."""
     m = Phi.shape[1]
+    if start is not None:
+        if len(start[0]) != m:
+            raise InputError(f"start must have {m} columns, one per feature, got {len(start[0])}")
+        return np.array(start)
     if n_components is None or n_components >= m:
         return np.eye(m)
     return np.ascontiguousarray(np.linalg.eigh(Phi.T @ Phi)[1][:, ::-1][:, :n_components].T)
@@ -163,7 +176,7 @@ def _steps(function: Any, L: Array, steps: int, tol: float, state: State, proble
     def report(x: Array) -> None:
         nonlocal done
         done += 1
-        problem.step(state.n_iter + done)
+        problem.step(state.n_iter + done, **({"objective": state.value} if np.isfinite(state.value) else {}))
         if slope <= 0.5 * tol:
             raise StopIteration
 
