@@ -59,7 +59,8 @@ def _cases(home: Path, path: Path) -> list[ElementTree.Element]:
         out = Path(folder) / "result.xml"
         options = ["-q", "-p", "benchmarks.classics_alias", "-p", "no:cacheprovider", "-W", "ignore", "-c", os.devnull]
         command = [sys.executable, "-m", "pytest", *options, "--rootdir", str(home), f"--junitxml={out}", str(path)]
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(home), str(ROOT)])}
+        places = [str(home), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(places)}
         subprocess.run(command, cwd=home, env=env, capture_output=True, check=False)
         return list(ElementTree.parse(out).iter("testcase"))
 
