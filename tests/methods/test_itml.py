@@ -67,6 +67,7 @@ def labelled(n=80, seed=0):
 def test_both_routes_agree(gamma, monkeypatch):
     X, y = labelled()
     pairs = mf.Pairs.from_labels(y, n_pairs=200, seed=0)
+    monkeypatch.setattr(solver, "NEWTON", 1000)
     newton = mf.learn(X, pairs, method="itml", kernel="linear", gamma=gamma)
     monkeypatch.setattr(solver, "NEWTON", 0)
     factor = mf.learn(X, pairs, method="itml", kernel="linear", gamma=gamma)

@@ -40,14 +40,17 @@ def test_neighbours_that_cover_everything_give_the_exact_values():
     X, y = data()
     softmax = Softmax(X, y, 0.1)
     L = np.random.default_rng(2).normal(size=(3, 4))
-    assert softmax.refresh(L, 89) == pytest.approx(softmax.exact(L)[0])
+    assert softmax.exact(L, 89)[0] == pytest.approx(softmax.exact(L)[0])
     assert softmax.coverage == pytest.approx(1)
     f, G = softmax.listed(L)
     expected, H = softmax.exact(L)
     assert_allclose(f, expected, rtol=1e-10)
     assert_allclose(G, H, rtol=1e-8, atol=1e-8)
-    softmax.refresh(0.01 * L, 10)
+    softmax.exact(0.01 * L, 10)
     assert 0.05 < softmax.coverage < 0.3
+    D = np.square((X[:, None] - X[None]) @ L.T).sum(-1)
+    np.fill_diagonal(D, np.inf)
+    assert np.array_equal(np.sort(softmax.near, axis=1), np.sort(np.argsort(D, axis=1)[:, :10], axis=1))
 
 
 def test_it_ends_where_the_gradient_vanishes_and_no_worse_than_scikit_learn():

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from metricforge.neighbors import search
 from metricforge.rows import Array
 
 BLOCK = 2**21
@@ -24,7 +23,7 @@ class Softmax:
     penalty : float
         ρ.
     near : (n, k) int array or None
-        The rows j that `listed` compares row i with; `refresh` sets them.
+        The rows j that `listed` compares row i with; `exact` sets them if asked.
     coverage : float
         The mean share of Σ_j exp(−d_ij) that they hold.
     """
@@ -39,15 +38,20 @@ class Softmax:
     def __post_init__(self) -> None:
         self._total = np.zeros(len(self.F))
 
-    def exact(self, L: Array) -> tuple[float, Array]:
-        """Return f and its gradient in L (r, m).  Cost: three products of O(n² r), one block of 16 MB."""
+    def exact(self, L: Array, neighbours: int = 0) -> tuple[float, Array]:
+        """Return f and its gradient in L (r, m); list the nearest ``neighbours`` of each row, if any.
+
+        Cost: three products of O(n² r), one block of 16 MB.
+        """
         from .loops import weigh
 
         n = len(self.F)
         Z = self.F @ L.T
         norms = np.square(Z).sum(axis=1)
         G = np.zeros_like(Z)
-        f = 0.0
+        f, covered = 0.0, 0.0
+        if neighbours:
+            self.near = np.empty((n, neighbours), dtype=np.int64)
         rows = max(1, BLOCK // n)
         for start in range(0, n, rows):
             part = slice(start, start + rows)
@@ -56,12 +60,26 @@ class Softmax:
             W += norms
             W += norms[part, None]
             np.maximum(W, 0, out=W)
+            held = self._list(W, start, neighbours) if neighbours else None
             f += weigh(W, start, self.codes, self._total)
+            if held is not None:
+                covered += float(np.exp(-held - self._total[part, None]).sum())
             # −Σ_j (w_ij + w_ji)(z_i − z_j), where Σ_j w_ij = 0
             G[part] += W @ Z
             G += W.T @ Z[part]
             G -= W.sum(axis=0)[:, None] * Z
+        if neighbours:
+            self.coverage = covered / n
         return self._penalised(f, G, L)
+
+    def _list(self, D: Array, start: int, k: int) -> Array:
+        """Note the k nearest rows of rows start .. start + len(D), and return their squared distances."""
+        assert self.near is not None
+        own = np.arange(len(D))
+        D[own, start + own] = np.inf
+        near = np.argpartition(D, k - 1, axis=1)[:, :k]
+        self.near[start : start + len(D)] = near
+        return np.take_along_axis(D, near, axis=1)
 
     def listed(self, L: Array) -> tuple[float, Array]:
         """Return f and its gradient with p_ij over the listed neighbours only.  Cost: O(n k r + n r m)."""
@@ -74,13 +92,3 @@ class Softmax:
 
     def _penalised(self, f: float, G: Array, L: Array) -> tuple[float, Array]:
         return f - self.penalty * float(np.vdot(L, L)), 2 * (G.T @ self.F) - 2 * self.penalty * L
-
-    def refresh(self, L: Array, k: int) -> float:
-        """List the k nearest rows under L, measure their coverage, and return the exact f."""
-        f = self.exact(L)[0]
-        index, distance = search(self.F @ L.T, k, method="exact")
-        self.near = index.astype(np.int64)
-        with np.errstate(under="ignore"):
-            held = np.exp(-np.square(distance) - self._total[:, None]).sum(axis=1)
-        self.coverage = float(np.minimum(held, 1).mean())
-        return f

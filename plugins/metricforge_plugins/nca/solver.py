@@ -42,7 +42,8 @@ class NCA(Solver):
     every 15 steps; the result is measured over all pairs.  The problem is not convex: the certificate is the norm of
     the gradient, and another start may end elsewhere.
 
-    Cost: O(n² r) for each exact value and each search, O(100 n r + n r m) a step; memory 16 n m bytes and 16 MB.
+    Cost: O(n² r) for each exact value, which also finds the neighbours; O(100 n r + n r m) a step; memory 16 n m bytes
+    and 16 MB.
 
     Parameters
     ----------
@@ -147,7 +148,7 @@ def _ascend(softmax: Softmax, L: Array, tol: float, max_iter: int, problem: Prob
         state.trace = ((state.value, 0.0),)
         return state
     while True:
-        value = softmax.refresh(L, min(NEIGHBOURS, n - 1))
+        value = softmax.exact(L, min(NEIGHBOURS, n - 1))[0]
         gain = value - state.value
         if gain > 0:
             state.L, state.value = L, value
