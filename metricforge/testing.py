@@ -14,7 +14,7 @@ from __future__ import annotations
 import pickle
 import tempfile
 from argparse import ArgumentParser
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +28,10 @@ from .join import as_constraint
 from .kernels import Kernel, Linear
 from .learning import find_method, learn
 from .metric import Metric, Report, load
-from .problem import Certificate, Problem, Solver, Status
+from .problem import Certificate, Method, Problem, Solver, Status
 from .registry import registry
 from .shell.command import Command
-from .space import represent
+from .space import Size, represent
 
 
 def example_rows(takes: str, n: int = 30, *, seed: int = 0) -> tuple[Any, Any]:
@@ -260,6 +260,17 @@ def check_solver(solver: Solver, kernel: Kernel, constraint: Constraint | None =
     assert np.array_equal(K, L), "solving twice with the same seed gives two answers"
 
 
+def _check_cost(method: Method) -> None:
+    """Check that the forecast is a number of seconds that does not decrease in the rank."""
+    for representation in ("exact", "landmarks", "explicit"):
+        sizes = [Size(m, 5, m) if representation == "exact" else Size(3000, 5, m) for m in (100, 200, 400)]
+        known = [replace(size, p=500, representation=representation, kind=method.constraint) for size in sizes]
+        seconds = [method.forecast(size) for size in known]
+        assert all(0 < s < np.inf for s in seconds), f"the forecast must be seconds above 0, got {seconds}"
+        assert seconds == sorted(seconds), f"the forecast must not decrease with the rank, got {seconds}"
+        assert seconds == [method.forecast(size) for size in known], "the forecast must depend on the size alone"
+
+
 def check_method(name: str, X: Any = None, y: Any = None) -> None:
     """Check a registered method as users call it: learn, distances on new rows, embedding, files, dask.
 
@@ -272,6 +283,7 @@ def check_method(name: str, X: Any = None, y: Any = None) -> None:
     """
     method = find_method(name)
     kind = method.constraint
+    _check_cost(method)
     given = None if y is None else registry.convert(as_constraint(y, "y", kind), method.solver.accepts, seed=0)[0]
     check_solver(method.solver, method.kernel, given, X)
     rows, labels = example_rows(method.kernel.takes)

@@ -54,7 +54,7 @@ Cost = Callable[[Size], float]
 
 def rows_seconds(size: Size) -> float:
     """Return the forecast for what every fit does with rows and relations: checks, column ranges, remarks."""
-    return 0.005 + 1e-9 * ((25 * size.n + 15 * size.p) * size.d + 200 * size.p)
+    return 0.005 + 1e-9 * ((45 * size.n + 15 * size.p) * size.d + 200 * size.p)
 
 
 def space_seconds(size: Size, rows: int | None = None) -> float:

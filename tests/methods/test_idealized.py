@@ -489,6 +489,22 @@ def test_scale_of_the_features_does_not_matter(sigma):
     assert scaled.report.gamma == pytest.approx(sigma**2 * plain.report.gamma, rel=1e-3)
 
 
+@pytest.mark.parametrize("scale", [2.0**-330, 2.0**160])
+def test_tiny_and_large_features_overflow_nowhere(scale):
+    X, y, _ = toy_pairs(40, 60)
+    plain = mf.learn(X, y, method="idealized", nu=0.5).report
+    scaled = mf.learn(scale * X, y, method="idealized", nu=0.5).report
+    assert scaled.objective == plain.objective  # the unit is a power of two
+    assert scaled.gamma == scale**2 * plain.gamma
+    assert scaled.c_similar == plain.c_similar / scale**2
+
+
+def test_features_whose_squares_underflow_are_refused():
+    X, y, _ = toy_pairs(40, 60)
+    with pytest.raises(InputError, match=r"X: the largest squared distance of a pair is .*; rescale the features"):
+        mf.learn(1e-160 * X, y, method="idealized")
+
+
 def test_offset_of_the_rows_does_not_matter():
     X, _, pairs = toy_pairs()
     plain = mf.learn(X, pairs, method="idealized", nu=0.5)
@@ -861,6 +877,8 @@ def test_wide_features_in_blocks_give_the_same_metric(monkeypatch, tmp_path):
     monkeypatch.setattr(written, "DENSE_WIDTH", 10)
     iterated = mf.learn(X, pairs, method="idealized", nu=0.5)
     assert iterated.report.energy_left_out == pytest.approx(whole.report.energy_left_out, rel=0.2)
+    far = mf.learn(1e40 * X, pairs, method="idealized", nu=0.5)  # beyond float32
+    assert far.report.energy_left_out == pytest.approx(inside.report.energy_left_out, rel=1e-4)
     inside.save(tmp_path / "wide.metric")
     loaded = mf.load(tmp_path / "wide.metric")
     assert np.allclose(loaded.distance(X[:9]), inside.distance(X[:9]))

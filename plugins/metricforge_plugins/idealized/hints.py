@@ -105,8 +105,11 @@ class Prepared:
         Orthonormal columns: a matrix B of the program is basis B basis' on the m features.  None for the identity.
     coordinates : (n, p) array
         The features of the rows in this basis.
+    unit : float
+        A power of two near the size of the features.  The program is written in it: z_t / unit, d_t² / unit², C unit²,
+        α unit².  B and the objective are the same in any unit, and no product overflows.
     squares : (N,) array
-        ‖z_t‖² on all features.
+        ‖z_t / unit‖² on all features.
     aligned : float
         The alignment of the metric before learning with the ideal kernel.
     by_rows : bool
@@ -119,6 +122,7 @@ class Prepared:
     program: Program
     basis: Array | None
     coordinates: Array
+    unit: float
     squares: Array
     aligned: float
     by_rows: bool
@@ -153,13 +157,13 @@ def prepare(solver: Idealized, problem: Problem) -> Prepared:
     )
     written = _in_blocks(problem, hints) if hints.Phi is None else _in_memory(problem, hints)
     hints = written.hints
-    mean = float(written.squares.mean())
+    mean, area = float(written.squares.mean()), written.unit**2
     program = Program(
         written.z,
         hints.dissimilar,
-        _distances_before(solver, problem, hints, written.squares),
-        c_similar=DEFAULT_C / mean if solver.c_similar is None else float(solver.c_similar),
-        c_dissimilar=DEFAULT_C / mean if solver.c_dissimilar is None else float(solver.c_dissimilar),
+        _distances_before(solver, problem, written),
+        c_similar=DEFAULT_C / mean if solver.c_similar is None else area * float(solver.c_similar),
+        c_dissimilar=DEFAULT_C / mean if solver.c_dissimilar is None else area * float(solver.c_dissimilar),
         nu=float(solver.nu),
         zero_similar=hints.zeros[0],
         zero_dissimilar=hints.zeros[1],
@@ -169,6 +173,7 @@ def prepare(solver: Idealized, problem: Problem) -> Prepared:
         program,
         written.basis,
         written.coordinates,
+        written.unit,
         written.squares,
         _aligned_before(solver, problem, written),
         by_rows=hints.codes is not None and not isinstance(solver.M, Kernel),
@@ -268,6 +273,7 @@ class _Written:
     z: Differences
     basis: Array | None
     coordinates: Array
+    unit: float
     squares: Array
     inner: tuple[Array, Array]
     restriction: Restriction | None
@@ -281,6 +287,8 @@ def _in_memory(problem: Problem, hints: Hints) -> _Written:
     """
     raw = hints.features
     Phi = raw - raw.mean(axis=0)
+    unit = _unit(Phi)
+    Phi /= unit
     basis = None
     width = min(raw.shape)
     r = directions(len(hints.i), width) if problem.space.automatic else width
@@ -298,7 +306,7 @@ def _in_memory(problem: Problem, hints: Hints) -> _Written:
         basis = V if basis is None else basis @ V
         restriction = Restriction(width, r, _left_out(z, squares), full)
     coordinates = raw if basis is None else raw @ basis
-    return _Written(hints, z, basis, coordinates, squares, _inner(raw, hints), restriction)
+    return _Written(hints, z, basis, coordinates, unit, squares, _inner(raw, hints), restriction)
 
 
 def _in_blocks(problem: Problem, hints: Hints) -> _Written:
@@ -308,30 +316,36 @@ def _in_blocks(problem: Problem, hints: Hints) -> _Written:
     """
     map, rows, N = problem.space.map, problem.rows, len(hints.i)
     squares, k = np.empty(N), np.empty(N)
+    some = map.block(rows[hints.rows[_rows.draw(len(hints.rows), 100, problem.seed)]])
+    unit = _unit(some - some.mean(axis=0))
     for part in _rows.wide_blocks(N, map.columns):
         first, second = (map.block(rows[hints.rows[end[part]]]) for end in (hints.i, hints.j))
         np.einsum("ij,ij->i", first, second, out=k[part])
         first -= second
+        first /= unit
         np.einsum("ij,ij->i", first, first, out=squares[part])
     hints, kept = _nonzero(hints, squares)
     if kept is not None:
         squares, k = squares[kept], k[kept]
     width = min(map.columns, len(hints.rows))
     r = directions(len(hints.i), width)
-    V = _sampled_directions(problem, hints, r)
+    V = _sampled_directions(problem, hints, r, unit * float(np.sqrt(squares.max())))
     own = np.empty(len(hints.rows))
     coordinates = np.empty((len(own), r))
     for part in _rows.wide_blocks(len(own), map.columns):
         features = map.block(rows[hints.rows[part]])
         np.einsum("ij,ij->i", features, features, out=own[part])
         np.matmul(features, V, out=coordinates[part])
-    z = differences(coordinates - coordinates.mean(axis=0), hints.i, hints.j)
+    z = differences((coordinates - coordinates.mean(axis=0)) / unit, hints.i, hints.j)
     restriction = Restriction(width, r, _left_out(z, squares))
-    return _Written(hints, z, V, coordinates, squares, (own, k), restriction)
+    return _Written(hints, z, V, coordinates, unit, squares, (own, k), restriction)
 
 
-def _sampled_directions(problem: Problem, hints: Hints, r: int) -> Array:
-    """Return the directions that a sample of the pairs gives, in float32, which is enough for a choice."""
+def _sampled_directions(problem: Problem, hints: Hints, r: int, longest: float) -> Array:
+    """Return the directions that a sample of the pairs gives, in float32, which is enough for a choice.
+
+    Differences are divided by the longest first: squares overflow in float32 soon.
+    """
     map, rows = problem.space.map, problem.rows
     m = map.columns
     size = int(SAMPLE_WORK / m**2) if m <= DENSE_WIDTH else 0
@@ -340,8 +354,8 @@ def _sampled_directions(problem: Problem, hints: Hints, r: int) -> Array:
     Z = np.empty((len(chosen), m), dtype=np.float32)
     for part in _rows.wide_blocks(len(chosen), m):
         t = chosen[part]
-        Z[part] = map.block(rows[hints.rows[hints.i[t]]]) - map.block(rows[hints.rows[hints.j[t]]])
-    Z /= np.float32(np.abs(Z).max())  # squares of float32 overflow soon
+        difference = map.block(rows[hints.rows[hints.i[t]]]) - map.block(rows[hints.rows[hints.j[t]]])
+        Z[part] = difference / longest
     weights = contrast_weights(hints.dissimilar[chosen]).astype(np.float32)[:, None]
     if m <= DENSE_WIDTH:
         return leading_eigenvectors(Z.T @ (weights * Z), r)
@@ -365,6 +379,12 @@ def _nonzero(hints: Hints, squares: Array) -> tuple[Hints, Array | None]:
     return replace(hints.only(keep), zeros=zeros), np.flatnonzero(keep)
 
 
+def _unit(Phi: Array) -> float:
+    """Return the power of two next to the largest entry, or 1 if all are zero."""
+    largest = float(np.abs(Phi).max(initial=0.0))
+    return float(np.exp2(np.frexp(largest)[1])) if largest > 0 else 1.0
+
+
 def _left_out(z: Differences, squares: Array) -> float:
     return max(0.0, 1 - float(z.squares.sum() / squares.sum()))
 
@@ -379,13 +399,14 @@ def _inner(Phi: Array, hints: Hints) -> tuple[Array, Array]:
 # ---------------------------------------------------------------------------------------- the metric before learning
 
 
-def _distances_before(solver: Idealized, problem: Problem, hints: Hints, squares: Array) -> Array:
-    """Return d_t² under M."""
-    largest = float(squares.max())
+def _distances_before(solver: Idealized, problem: Problem, written: _Written) -> Array:
+    """Return d_t² under M, in the unit of the program."""
+    hints = written.hints
+    largest = float(written.squares.max()) * written.unit**2
     if not 1e-200 < largest < 1e200:
         raise InputError(f"X: the largest squared distance of a pair is {largest:.3g}; rescale the features to about 1")
     if solver.M is None:
-        return squares
+        return written.squares
     if isinstance(solver.M, Kernel):
         kernel = _base_kernel(solver.M, problem)
         base = _rows.map_relations(kernel.paired_squared_distance, _rows.take(problem.rows, hints.rows), hints.pairs)
@@ -393,7 +414,7 @@ def _distances_before(solver: Idealized, problem: Problem, hints: Hints, squares
         base = differences(_embedded(solver, hints.features), hints.i, hints.j).squares
     if not base.max() > 0:
         raise InputError("M gives every pair the distance 0; give a metric that tells the rows of the pairs apart")
-    return base
+    return np.asarray(base / written.unit**2)
 
 
 def _aligned_before(solver: Idealized, problem: Problem, written: _Written) -> float:

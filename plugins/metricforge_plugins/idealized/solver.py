@@ -149,18 +149,19 @@ class Idealized(ComparedByContent, Solver):
         D, S = program.dissimilar, ~program.dissimilar
         support, error = optimum.alpha > 0, optimum.alpha >= program.cap
         change, learned = self._learned(prepared, optimum)
+        area = prepared.unit**2
         w = np.linalg.eigvalsh(optimum.B)
         outcome: dict[str, Any] = {
-            "gamma": optimum.gamma,
+            "gamma": area * optimum.gamma,
             "relative_gap": optimum.gap / optimum.scale if optimum.scale > 0 else 0.0,
             "learned": learned,
             "change": change,
             "alignment_before": prepared.aligned,
             "alignment_after": prepared.alignment(B),
             "nu": program.nu,
-            "c_similar": program.c_similar,
-            "c_dissimilar": program.c_dissimilar,
-            "mean_squared_difference": float(prepared.squares.mean()),
+            "c_similar": program.c_similar / area,
+            "c_dissimilar": program.c_dissimilar / area,
+            "mean_squared_difference": area * float(prepared.squares.mean()),
             "similar_pairs": program.n_similar,
             "dissimilar_pairs": program.n_dissimilar,
             "zero_pairs": sum(hints.zeros),
@@ -171,7 +172,7 @@ class Idealized(ComparedByContent, Solver):
             "support_share": float(((support & D).sum() + hints.zeros[1]) / program.n_dissimilar),
             "error_share": float(((error & D).sum() + hints.zeros[1]) / program.n_dissimilar),
             "support": hints.rows[np.stack([hints.i[support], hints.j[support]], axis=1)],
-            "multipliers": program.sign[support] * optimum.alpha[support],
+            "multipliers": program.sign[support] * optimum.alpha[support] / area,
             "learned_rank": int((np.linalg.eigvalsh(B) > 1e-9 * max(w[-1], 0.0)).sum()),
         }
         notes = []
@@ -182,9 +183,9 @@ class Idealized(ComparedByContent, Solver):
             notes.append(f"{sum(hints.zeros)} pair(s) join rows with equal features, which no metric can tell apart")
         if not learned:
             before = "the one before learning" if prepared.restriction is None else "the projection alone"
+            constants = f"c_similar = {outcome['c_similar']:.3g} and c_dissimilar = {outcome['c_dissimilar']:.3g}"
             notes.append(
-                f"nothing was learned: the metric is {before}, because c_similar = "
-                f"{program.c_similar:.3g} and c_dissimilar = {program.c_dissimilar:.3g} are wide enough to reach it; "
+                f"nothing was learned: the metric is {before}, because {constants} are wide enough to reach it; "
                 "try a tenth of both, then less, or a larger nu, or let metricforge_plugins.idealized.tune choose"
             )
         if self.psd != "exact":

@@ -139,8 +139,8 @@ def tune(
 def _trial(
     prepared: Prepared, solver: Idealized, score: _Labelled | _HeldOut, C: float, ratio: float, nu: float, seed: int
 ) -> Trial:
-    C = C / float(prepared.squares.mean())
-    options = replace(solver, c_dissimilar=C, c_similar=C * ratio, nu=nu)
+    C, area = C / float(prepared.squares.mean()), prepared.unit**2  # in the unit of the program
+    options = replace(solver, c_dissimilar=C / area, c_similar=C / area * ratio, nu=nu)
     program = replace(prepared.program, c_dissimilar=C, c_similar=C * ratio, nu=nu)
     exact = solver.psd == "exact"
     optimum = proximal.solve(program, psd=exact, tol=max(solver.tol, ROUGH), max_iter=solver.max_iter, seed=seed)
