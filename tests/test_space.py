@@ -166,7 +166,9 @@ def test_auto_takes_the_largest_rank_within_the_budget():
     assert made.automatic
     assert not represent(RBF(0.4), points(1700), 200, cost=cost).automatic
     # however dear, features say little with fewer than 100 landmarks
-    assert represent(RBF(0.4), points(1700), cost=lambda size: 10.0 * size.m).rank == 100
+    assert represent(RBF(0.4), points(1700), cost=lambda size: 10.0 * size.m**9).rank == 102
+    # a cost that the rank does not change
+    assert represent(RBF(0.4), points(1700), cost=lambda size: 10.0).representation == "exact"
     assert represent(RBF(0.4), points(90), cost=lambda size: 10.0 * size.m).representation == "exact"
 
 

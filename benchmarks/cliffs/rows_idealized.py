@@ -70,9 +70,10 @@ def fit(X: Any, hints: Any, A: Any, y: Any, b: Any, **options: Any) -> dict[str,
     seconds = time.process_time() - started
     report = metric.report
     details = f"{report.status}, relative gap {report.relative_gap:.1e}"
-    if report.outcome.get("components"):
+    found = dict(report)
+    if "components" in found:
         details += f", {report.components} of {report.features} features, {report.energy_left_out:.0%} of ‖z‖² left out"
-        if report.outcome.get("full_gap") is not None:
+        if found["full_gap"] is not None:
             details += f", gap to the full program {report.full_gap:.2g}"
     return {"seconds": seconds, "error": nearest(metric.transform(X), y, metric.transform(A), b), "details": details}
 

@@ -15,6 +15,8 @@ BUDGET = 4.0
 """CPU seconds that the forecast of a fit with ``rank="auto"`` may reach."""
 LEAST_RANK = 100
 """Landmarks that ``rank="auto"`` takes in any case: with fewer, the features say little about a kernel."""
+LITTLE_MORE = 1.25
+"""Where the forecast with so few exceeds the budget, the rank may multiply it by this factor."""
 AUTO_RANK = 500
 """Landmarks that ``rank="auto"`` takes at most."""
 SAMPLE_ROWS = 20_000

@@ -12,7 +12,7 @@ from .. import rows as _rows
 from ..checks import whole_number_or
 from ..kernels import Kernel
 from ..rows import as_float64, check_memory
-from .costs import AUTO_RANK, BUDGET, LEAST_RANK, Cost, Size, affordable, space_seconds
+from .costs import AUTO_RANK, BUDGET, LEAST_RANK, LITTLE_MORE, Cost, Size, affordable, space_seconds
 from .landmarks import choose_landmarks, landmark_map
 from .maps import FeatureMap, explicit_map, explicit_width
 
@@ -103,8 +103,8 @@ def represent(
         "exact" keeps every feature: the explicit ones where the kernel has no more of them than there are rows, else
         all rows (n² memory: refused when it does not fit the budget).  An integer is a number of landmarks.  "auto"
         takes explicit features where the kernel has at most ``explicit_columns`` and no more than rows.  Otherwise it
-        takes the largest rank whose forecast stays within 4 CPU seconds: all rows, up to 3000 of them, or 100 to 500
-        landmarks.
+        takes the largest rank whose forecast stays within 4 CPU seconds, or within 1.25 times that of 100 landmarks:
+        all rows, up to 3000 of them, or 100 to 500 landmarks.
     cost : callable
         The forecast of the whole fit in CPU seconds, as a function of its `Size`; default: that of the features.
     explicit_columns : int, optional
@@ -123,9 +123,11 @@ def represent(
             size = Size(n, d, width, representation="explicit")
             return Space(kernel, X, "explicit", width, seed, automatic=True, forecast=cost(size))
         size = Size(n, d, n, representation="exact")
-        if n <= LEAST_RANK or (n <= EXACT_ROWS and cost(size) <= BUDGET):
+        # where even few landmarks exceed the budget, a rank that adds little to their cost does no harm
+        budget = max(BUDGET, LITTLE_MORE * cost(Size(n, d, min(n, LEAST_RANK))))
+        if n <= LEAST_RANK or (n <= EXACT_ROWS and cost(size) <= budget):
             return Space(kernel, X, "exact", n, seed, automatic=True, forecast=cost(size))
-        m = affordable(lambda m: cost(Size(n, d, m)), LEAST_RANK, min(n, AUTO_RANK))
+        m = affordable(lambda m: cost(Size(n, d, m)), LEAST_RANK, min(n, AUTO_RANK), budget)
         return Space(kernel, X, "landmarks", m, seed, automatic=True, forecast=cost(Size(n, d, m)))
     m = whole_number_or(rank, "rank", ["auto", "exact"])
     if m >= n:
