@@ -11,7 +11,8 @@ help: ## print this list
 setup: ## make .venv with the project, its development tools and PRIMME
 	@PYTHON="$(PYTHON)" .ci/setup
 
-demo: setup ## learn metrics on small data and show what they changed
+demo: ## learn metrics on small data and show what they changed; sets up only what that needs
+	@PYTHON="$(PYTHON)" .ci/setup --demo
 	@$(BIN)/python -m metricforge demo
 
 quick: setup ## a part of the tests, in less than a minute

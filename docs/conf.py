@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import metricforge
+
+sys.path.insert(0, str(Path(__file__).parent))  # mathml.py
 
 project = "metricforge"
 author = "the metricforge developers"
 version = release = metricforge.__version__
 
 extensions = [
+    "mathml",
     "myst_parser",
     "numpydoc",
     "sphinx.ext.autodoc",
@@ -19,7 +25,8 @@ source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_build", "_templates", "examples/*", "gallery/*"]
 suppress_warnings = ["config.cache"]
 
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+html_math_renderer = "mathml"
 myst_heading_anchors = 3
 
 autosummary_generate = True

@@ -21,7 +21,7 @@ PLUGINS = ROOT / "plugins" / "metricforge_plugins"
 LAYERS = [
     ["errors", "__init__"],
     ["checks"],
-    ["names", "lazy", "record"],
+    ["names", "lazy", "record", "card"],
     ["rows", "psd", "eigen", "registry.hooks", "registry.__init__", "files.__init__", "files.atomic"],
     ["shell.__init__", "shell.command", "shell.output"],
     ["neighbors", "constraints", "kernels", "registry.progress", "datasets", "files.storage", "files.untrusted"],

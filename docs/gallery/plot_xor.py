@@ -1,6 +1,6 @@
 """
-A distance that no linear map gives
-===================================
+Is a linear metric enough?
+==========================
 
 Four clusters, two classes, crosswise.  Groups that span both clusters of a class tell a Gaussian kernel that they
 belong together; no linear metric can learn that.
@@ -19,7 +19,7 @@ metrics = {
     "krca, Gaussian": mf.learn(X, groups, method="krca", kernel=mf.kernels.RBF("median")),
 }
 
-_, axes = plt.subplots(1, 3, figsize=(12, 4))
+_, axes = plt.subplots(1, 3, figsize=(12, 4), layout="constrained")
 for ax, (title, metric) in zip(axes, metrics.items(), strict=True):
     MapDisplay.from_metric(metric, X, y, ax=ax)
     ax.set_title(title)

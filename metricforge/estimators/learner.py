@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 
 from .. import rows as _rows
 from ..checks import nearest, shown
-from ..constraints import Constraint, Labels
+from ..constraints import Constraint, Distances, Labels
 from ..errors import InputError, NotUpdatableError, UnknownNameError
 from ..join import as_constraint
 from ..kernels import Kernel
@@ -73,6 +73,7 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     __metadata_request__fit: ClassVar[dict[str, bool]] = {"constraints": True}
     __metadata_request__partial_fit: ClassVar[dict[str, bool]] = {"constraints": True}
+    __metadata_request__score: ClassVar[dict[str, bool]] = {"constraints": True}
 
     def __init__(
         self,
@@ -144,6 +145,19 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         """Return the (n, m) embedding of X, whose Euclidean distances equal the metric's."""
         check_is_fitted(self)
         return self.metric_.transform(self._rows(X, self.metric_.kernel, reset=False))
+
+    def score(self, X: Any, y: Any = None, *, constraints: Any = None) -> float:
+        """Return how well the metric fits hints about rows, in [0, 1]; larger is better.
+
+        Labels: the mean accuracy of one and of five nearest neighbours and of triplets, each row left out once.  Pairs:
+        the area under the ROC curve.  Other kinds: `Constraint.score`.  Give rows that the metric was not learned from.
+        """
+        check_is_fitted(self)
+        X = self._rows(X, self.metric_.kernel, reset=False)
+        relations = self._relations(X, y, constraints)
+        X = self.metric_.kernel.check(X, "X")
+        relations.check(_rows.count(X))
+        return relations.score(Distances(self.metric_.kernel, X, self.metric_.seed))
 
     @property
     def _n_features_out(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -247,7 +248,7 @@ class _Plan:
         try:
             check_cell(cell, name, where, self.raw.path, selection)
         except InputError as error:
-            raise InputError(f"{error}; if it is a category, --categories {name}") from None
+            raise InputError(f"{error}; if it is a category, --categories {shlex.quote(name)}") from None
         self.raw.refuse(row, name)
 
     def _category(self, name: str, column: Texts, *, forced: bool = False) -> None:
@@ -259,12 +260,20 @@ class _Plan:
         rows = self.raw.n - holes
         if not levels:
             self.left_out[name] = "every cell is missing"
+        elif not forced and len(levels) == 1 and not holes:
+            self.left_out[name] = f"every cell is {levels[0]!r}"
+        elif not forced and 2 * holes > self.raw.n:
+            self.left_out[name] = f"{holes} of {self.raw.n} cells are missing ({_anyway(name)})"
         elif not forced and (len(levels) > MOST_LEVELS or 2 * len(levels) > max(rows, 4)):
             self.left_out[name] = (
                 f"text with {len(levels)} different values in {rows} rows; a category has at most {MOST_LEVELS}, and "
-                f"several rows in each (--categories {name} uses it anyway)"
+                f"several rows in each ({_anyway(name)})"
             )
         else:
             self.levels[name] = levels
             commonest = max(range(len(levels)), key=lambda i: counts[levels[i]])
             self._use(name, "category", float(commonest), holes)
+
+
+def _anyway(name: str) -> str:
+    return f"--categories {shlex.quote(name)} uses it anyway"

@@ -1,7 +1,8 @@
 """Progress of a fit: the event, and the plugin that draws a bar on a terminal.
 
-The bar is an ordinary plugin that implements the hook ``metricforge_step``.  It draws only if standard error is a
-terminal and the fit has run for half a second, and never with ``METRICFORGE_PROGRESS=0``.
+The bar is an ordinary plugin that implements the hook ``metricforge_step``.  It draws if standard error is a terminal
+or belongs to a notebook, and the fit has run for half a second.  ``METRICFORGE_PROGRESS=0`` silences it, and
+``METRICFORGE_PROGRESS=1`` draws it anywhere, for instance into the log of a job.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class _Bar:
         self.events: dict[str, Event] = {}  # the last event of every running task
         self.last = 0.0
         self.drawn = False
-        self.lock = threading.Lock()
+        self.width = 0
+        self.lock = threading.RLock()
         self.ticking = False
 
     def __call__(self, event: Event) -> None:
@@ -61,10 +63,7 @@ class _Bar:
             self.events[event.task] = event
             if event.done:
                 del self.since[event.task], self.events[event.task]
-                if self.drawn:
-                    sys.stderr.write("\r\x1b[K")
-                    sys.stderr.flush()
-                    self.drawn = False
+                self.clear()
             elif now - since >= self.delay and now - self.last >= self.interval:
                 self._draw(event, now)
             if self.since and not self.ticking:
@@ -72,9 +71,22 @@ class _Bar:
                 threading.Thread(target=self._tick, name="metricforge-progress", daemon=True).start()
 
     def _draw(self, event: Event, now: float) -> None:
-        sys.stderr.write("\r\x1b[K" + line(event, now - self.since[event.task]))
+        text = line(event, now - self.since[event.task])
+        sys.stderr.write(self._wiped() + text)
         sys.stderr.flush()
-        self.last, self.drawn = now, True
+        self.last, self.drawn, self.width = now, True, len(text)
+
+    def _wiped(self) -> str:
+        """Return what removes the bar: a control sequence or, for notebooks, which do not know it, spaces."""
+        return "\r\x1b[K" if sys.stderr.isatty() else "\r" + " " * self.width + "\r"
+
+    def clear(self) -> None:
+        """Remove the bar, so that the next line of text starts at the margin."""
+        with self.lock:
+            if self.drawn:
+                sys.stderr.write(self._wiped())
+                sys.stderr.flush()
+                self.drawn, self.width = False, 0
 
     def _tick(self) -> None:
         """Draw the latest event of the innermost task again, until no task is running."""
@@ -106,5 +118,17 @@ _bar = _Bar()
 @hookimpl
 def metricforge_step(event: Event) -> None:
     """Draw the bar."""
-    if sys.stderr is not None and sys.stderr.isatty() and os.environ.get("METRICFORGE_PROGRESS") != "0":
+    if _wanted():
         _bar(event)
+
+
+def clear() -> None:
+    """Remove the bar, before something else is written to the terminal."""
+    _bar.clear()
+
+
+def _wanted() -> bool:
+    asked = os.environ.get("METRICFORGE_PROGRESS")
+    if sys.stderr is None or asked == "0":
+        return False
+    return asked == "1" or sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel.")

@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 
 from .. import __version__
 from ..errors import InputError, PluginError
-from ..registry import Entry, registry
+from ..registry import Entry, progress, registry
 from .command import Command
 
 
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     debug = "--debug" in words
-    handler = logging.StreamHandler()
+    handler = _BelowTheBar()
     handler.setFormatter(_OneLine("metricforge: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     try:
@@ -92,6 +92,7 @@ def describe(error: BaseException) -> str:
 
 def _fail(sentence: str, code: int, debug: bool) -> int:
     with suppress(OSError):  # the terminal may be gone
+        progress.clear()
         if debug:
             traceback.print_exc()
         sys.stderr.write(f"metricforge: {_one_line(sentence)}\n")
@@ -100,6 +101,14 @@ def _fail(sentence: str, code: int, debug: bool) -> int:
 
 def _one_line(text: str) -> str:
     return " ".join(text.split())
+
+
+class _BelowTheBar(logging.StreamHandler):  # type: ignore[type-arg]
+    """Removes the progress bar before it writes a record."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        progress.clear()
+        super().emit(record)
 
 
 class _OneLine(logging.Formatter):
@@ -145,6 +154,7 @@ def _plain_warnings() -> Iterator[None]:
     """Print a warning as one line, without the file in which it was raised."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
+        progress.clear()
         sys.stderr.write(f"metricforge: {_one_line(str(message))}\n")
 
     with warnings.catch_warnings():

@@ -370,3 +370,20 @@ def test_a_bad_random_state_and_repeated_column_names_are_input_errors(rng):
     twice = pd.DataFrame(X, columns=["a", "a"])
     with pytest.raises(InputError):
         mf.MetricLearner("euclidean").fit(X, y).transform(twice)
+
+
+def test_score_is_that_of_the_hints_on_rows_not_learned_from(wine):
+
+    from metricforge.constraints import Distances
+
+    X, y = wine
+    learner = mf.MetricLearner("krca", random_state=0).fit(X[::2], y[::2])
+    wanted = mf.Labels(y[1::2]).score(Distances(learner.metric_.kernel, X[1::2], learner.metric_.seed))
+    assert learner.score(X[1::2], y[1::2]) == wanted
+    pairs = mf.Pairs.from_labels(y[1::2], n_pairs=50, seed=0)
+    assert learner.score(X[1::2], constraints=pairs) == pairs.score(
+        Distances(learner.metric_.kernel, X[1::2], learner.metric_.seed)
+    )
+    assert (cross_val_score(learner, X, y, cv=KFold(3, shuffle=True, random_state=0)) > 0.8).all()
+    with pytest.raises(InputError, match="about 3 rows"):
+        learner.score(X[::2], constraints=mf.Pairs([(0, 1)], n=3))

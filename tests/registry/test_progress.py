@@ -94,3 +94,39 @@ def test_a_fit_begins_and_ends_even_when_it_fails(monkeypatch, plugged):
             mf.learn(np.eye(4), [0, 0, 1, 1], method="euclidean")
     assert events == [("euclidean on 4 rows", False), ("euclidean on 4 rows", True)] * 3
     assert any("in solver Euclidean of method 'euclidean' (plugin 'euclidean')" in n for n in caught.value.__notes__)
+
+
+class Notebook(io.StringIO):
+    __module__ = "ipykernel.iostream"
+
+
+def test_a_notebook_draws_without_control_sequences(terminal, monkeypatch):
+    cell = Notebook()
+    monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=cell))
+    progress.metricforge_step(Event("a long name of a fit", 1, 3))
+    progress.metricforge_step(Event("a long name of a fit", 2, 3))
+    progress.metricforge_step(Event("a long name of a fit", done=True))
+    text = cell.getvalue()
+    assert "33%" in text
+    assert "67%" in text
+    assert "\x1b" not in text
+    first, second = text.split("\r")[1], text.rsplit("\r", 2)[1]
+    assert second == " " * len(second)
+    assert len(second) >= len(first.rstrip())
+
+
+def test_it_can_be_forced(terminal, monkeypatch):
+    pipe = io.StringIO()
+    monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=pipe))
+    monkeypatch.setenv("METRICFORGE_PROGRESS", "1")
+    progress.metricforge_step(Event("fit", 1, 3))
+    assert "33%" in pipe.getvalue()
+
+
+def test_a_notice_starts_at_the_margin(terminal):
+    progress.metricforge_step(Event("fit", 1, 3))
+    progress.clear()
+    terminal.write("a notice\n")
+    assert terminal.getvalue().endswith("\r\x1b[Ka notice\n")
+    progress.clear()
+    assert terminal.getvalue().endswith("a notice\n")  # there is nothing to remove

@@ -23,13 +23,19 @@ def test_demo_prints_scores_before_and_after_and_writes_report_and_picture(here,
     for kind in ("gap", "bound", "residual"):
         assert re.search(rf" {kind} \d\.\de-\d\d ", out)
     assert "krca (kernel=Linear(), epsilon=0.0)" in out
-    assert out.count("\nWorse than before: kcr on wine; column 12 spreads") == 1
+    worse = [line for line in out.splitlines() if (e := re.search(r"([\d.]+) → ([\d.]+) ±", line)) and e[1] < e[2]]
+    for line in worse:  # what its advice says was tried
+        method = line.split()[0]
+        assert "Standardized" in line or f"  {method} (kernel=Standardized(" in out
     for name in ("wine.png", "report.html"):
         assert str(Path("demo") / name) in out
     picture = (here / "demo" / "wine.png").read_bytes()
     assert picture[:8] == b"\x89PNG\r\n\x1a\n"
     assert len(picture) > 20_000
-    assert "one half of wine" in (here / "demo" / "report.html").read_text()
+    page = (here / "demo" / "report.html").read_text()
+    assert "one half of wine" in page
+    assert demo._feature_names("wine")[6] == "flavanoids"
+    assert re.search(r"± \d\.\d %", out)
     monkeypatch.setattr(demo, "halves", lambda: iter([every[0]]))
     assert run("demo", "--json") == 0
     told = json.loads(capsys.readouterr().out)
