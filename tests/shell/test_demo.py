@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 
 from metricforge_cases.shell import run
@@ -15,6 +16,8 @@ from metricforge.shell import demo
 def test_demo_prints_scores_before_and_after_and_writes_report_and_picture(here, capsys, monkeypatch):
     every = list(demo.halves())
     monkeypatch.setattr(demo, "halves", lambda: iter([every[0], every[2]]))  # the slow one is left out
+    lines, compare = [], demo.compare
+    monkeypatch.setattr(demo, "compare", lambda data: (lines.append(line) or line for line in compare(data)))
     assert run("demo") == 0
     out = capsys.readouterr().out
     shown = {e.name for e in mf.methods()} - {"euclidean", "mlkr"}  # learns nothing; learns from numbers, not labels
@@ -23,10 +26,10 @@ def test_demo_prints_scores_before_and_after_and_writes_report_and_picture(here,
     for kind in ("gap", "bound", "residual"):
         assert re.search(rf" {kind} \d\.\de-\d\d ", out)
     assert "krca (kernel=Linear(), epsilon=0.0)" in out
-    worse = [line for line in out.splitlines() if (e := re.search(r"([\d.]+) → ([\d.]+) ±", line)) and e[1] < e[2]]
-    for line in worse:  # what its advice says was tried
-        method = line.split()[0]
-        assert "Standardized" in line or f"  {method} (kernel=Standardized(" in out
+    for line, following in pairwise(lines):  # what the advice says is tried before a method is called worse
+        if line.error[1] > line.error[0] and not line.metric.start.scale_free:
+            assert following.method == line.method
+            assert following.metric.start.scale_free
     for name in ("wine.png", "report.html"):
         assert str(Path("demo") / name) in out
     picture = (here / "demo" / "wine.png").read_bytes()
