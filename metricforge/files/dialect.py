@@ -233,7 +233,8 @@ def raw_text(path: Path, selection: Selection, chosen: Sequence[str], texts: fro
             return f"line {line}", cells[again.names.index(source_of[name])]
 
     values = {name: column.values() for name, column in extra.items()}
-    return RawTable(path, selection, n, ordered, values, file.has_names, locate)
+    matrix = quick.numbers if quick is not None and not words else None
+    return RawTable(path, selection, n, ordered, values, file.has_names, locate, matrix)
 
 
 def _text_columns(file: TextFile, features: Sequence[str]) -> set[str]:

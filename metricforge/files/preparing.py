@@ -25,6 +25,8 @@ from .texts import Texts
 
 Array = NDArray[Any]
 
+MEDIAN_ROWS = 10_000
+"""Rows whose median stands for missing cells of later files, if no cell is missing among more rows."""
 MOST_LEVELS = 50
 """A column of text with more levels is left out: it is an identifier or free text, not a category."""
 
@@ -187,6 +189,10 @@ class _Plan:
             self.holes[name] = holes
 
     def _numbers(self, name: str, values: Array, kind: str) -> None:
+        if self.raw.is_finite:
+            step = max(1, len(values) // MEDIAN_ROWS)
+            self._use(name, kind, float(np.median(values[::step])), 0)
+            return
         gone = np.isnan(values)
         if gone.all():
             self.left_out[name] = "every cell is missing"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
@@ -32,6 +34,8 @@ class RawTable:
         As in `Table`.
     named : bool
         Whether the file itself names its columns.
+    matrix : (n, k) array or None
+        All columns in order as one array, where they are numbers.
     locate : callable
         ``locate(row, column)`` returns where a cell is ("line 12") and what is written there.
     """
@@ -43,6 +47,12 @@ class RawTable:
     extra: dict[str, Array]
     named: bool
     locate: Callable[[int, str], tuple[str, str]]
+    matrix: Array | None = None
+
+    @cached_property
+    def is_finite(self) -> bool:
+        """Whether all columns are numbers, and none is missing or infinite."""
+        return self.matrix is not None and bool(np.isfinite(self.matrix).all())
 
     @property
     def shown(self) -> str:
