@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from . import join, neighbors
 from . import rows as _rows
 from .adapters import Adapter, adapter_of
-from .card import card
+from .card import card, lines_of
 from .checks import one_of, shown, whole_number
 from .errors import InputError, MissingPluginError, ModelFileError
 from .files import model as modelfile
@@ -513,23 +513,7 @@ class Metric:
 
     def _repr_html_(self) -> str:
         """Return a card for notebooks: what was learned from what, and how well it does on rows held out."""
-        facts = self.report
-        lines = [("from", f"{facts['relations']} relations over {facts['n']} rows")] if "relations" in facts else []
-        if self.width is not None:
-            names = f": {_listed(self.columns)}" if self.columns else ""
-            lines.append(("features", f"{self.width}{names}"))
-        if self.start is not None:
-            lines.append(("start", short(facts.get("kernel", type(self.start).__name__))))
-        if "certificate" in facts:
-            status = str(facts.get("status", "")).replace("_", " ")
-            lines.append(("certificate", f"{status}: {facts['certificate'].describe()}"))
-        for score in facts.get("held_out", ()):
-            shares = f"{100 * score['before']:.1f} % → {100 * score['after']:.1f} ± {100 * score['error'][1]:.1f} %"
-            lines.append(("held out", f"{shares} {score['what']}"))
-        if "seconds" in facts:
-            lines.append(("time", f"{facts['seconds']:.2g} s"))
-        lines.extend(("note", note) for note in facts.get("notes", ()))
-        return card(f"Metric learned by {facts.get('method', 'hand')}", lines)
+        return card(f"Metric learned by {self.report.get('method', 'hand')}", lines_of(self))
 
     # -- files ---------------------------------------------------------------------------------------------------
 

@@ -120,6 +120,7 @@ def test_it_can_be_forced(terminal, monkeypatch):
     monkeypatch.setattr(progress, "sys", SimpleNamespace(stderr=pipe))
     monkeypatch.setenv("METRICFORGE_PROGRESS", "1")
     progress.metricforge_step(Event("fit", 1, 3))
+    progress.metricforge_step(Event("fit", done=True))
     assert "33%" in pipe.getvalue()
 
 
@@ -130,3 +131,4 @@ def test_a_notice_starts_at_the_margin(terminal):
     assert terminal.getvalue().endswith("\r\x1b[Ka notice\n")
     progress.clear()
     assert terminal.getvalue().endswith("a notice\n")  # there is nothing to remove
+    progress.metricforge_step(Event("fit", done=True))
