@@ -160,7 +160,7 @@ def kcr(n: int, d: int, m: int, p: int) -> Callable[[], Any]:
 def dominance(n: int, d: int, m: int, p: int) -> Callable[[], Any]:
     X = classes(n, d)
     t = mf.Labels(np.arange(n) % 4).to(mf.Triplets, seed=0)
-    return lambda: mf.learn(X, t, method="lpdesign", cone="dd")
+    return lambda: mf.learn(X, t, method="lpdesign", kernel=RBF("median"), bases="weak", cone="dd")
 
 
 def simplenpkl(n: int, d: int, m: int, p: int) -> Callable[[], Any]:

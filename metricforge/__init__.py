@@ -21,6 +21,7 @@ from . import names as _names
 
 if TYPE_CHECKING:
     from . import datasets, eigen, errors, kernels, neighbors, psd, space, tasks, testing
+    from .comparison import compare
     from .constraints import Chunklets, Constraint, Labels, Pairs, Quadruplets, Targets, Triplets
     from .estimators.learner import MetricLearner
     from .files.storage import open_rows
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from .learning import learn
     from .metric import Metric, load
     from .pages import plotting, report
-    from .problem import Certificate, Method, Problem, Solution, Solver, Status
+    from .problem import Certificate, Method, Problem, Solution, Solver, Status, Use
     from .registry import methods, plugins, register
     from .registry.hooks import hookimpl
     from .shell.command import Command
@@ -53,6 +54,8 @@ _HOME = {
     "Status": "problem",
     "Targets": "constraints",
     "Triplets": "constraints",
+    "Use": "problem",
+    "compare": "comparison",
     "hookimpl": "registry.hooks",
     "learn": "learning",
     "load": "metric",
@@ -93,7 +96,9 @@ __all__ = [
     "Status",
     "Targets",
     "Triplets",
+    "Use",
     "__version__",
+    "compare",
     "datasets",
     "eigen",
     "errors",

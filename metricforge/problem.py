@@ -246,6 +246,38 @@ class Solver(ABC):
 
 
 @dataclass(frozen=True)
+class Use:
+    """A kind of constraint for which ``method="auto"`` may take a method, and within which limits that was measured.
+
+    Parameters
+    ----------
+    constraint : Constraint class
+    order : int
+        The position in which "auto" tries the method for this kind, smallest first.
+    most_rows : int, optional
+        The largest number of rows.
+    takes : tuple of str
+        What rows may be, as `Kernel.takes` says; default: anything.
+    dask : bool
+        Whether rows may be on dask.
+    when : callable, optional
+        Takes a constraint of this kind; returns whether it has the relations that the method needs.
+    check_from : float
+        The number of relations per row from which a check on held-out relations is fair.  With fewer, the part of the
+        relations that a fold learns from is too small to say what all of them give.
+    """
+
+    constraint: type[Constraint]
+    order: int
+    _: KW_ONLY
+    most_rows: int | None = None
+    takes: tuple[str, ...] = ()
+    dask: bool = True
+    when: Callable[[Any], bool] | None = None
+    check_from: float = 0.0
+
+
+@dataclass(frozen=True)
 class Method:
     """A named triple of constraint, kernel and solver, and what the method declares about itself.
 
@@ -258,8 +290,10 @@ class Method:
     solver : Solver
         With its default options.
     order : int, optional
-        The position in which ``method="auto"`` tries this method for constraints of this kind, smallest first; None:
-        "auto" never chooses it.
+        The position in which ``method="auto"`` tries this method for constraints of this kind, whatever the rows,
+        smallest first; None: "auto" does not choose it, except for ``uses``.
+    uses : sequence of Use
+        Further kinds, or the same kind within limits, for which "auto" may choose the method.
     settings : sequence of dict
         A few other settings worth trying: keyword arguments of ``mf.learn``.
     rank : "exact" or int, optional
@@ -276,6 +310,8 @@ class Method:
         solver of the fit.
     baseline : bool
         Whether the method learns nothing and only serves for comparison.
+    provides : tuple of str
+        Values of its outcome that other parts of the library ask for by name, for instance "radius".
     """
 
     constraint: type[Constraint]
@@ -289,6 +325,14 @@ class Method:
     explicit_columns: int | None = None
     scale_free: bool | Callable[[Kernel, Solver], bool] = False
     baseline: bool = False
+    uses: Sequence[Use] = field(default=(), hash=False)
+    provides: tuple[str, ...] = ()
+
+    @property
+    def declared_uses(self) -> tuple[Use, ...]:
+        """All uses, that of ``order`` included."""
+        own = () if self.order is None else (Use(self.constraint, self.order),)
+        return (*self.uses, *own)
 
     def forecast(self, size: Size) -> float:
         """Return the forecast CPU seconds of a fit of this size."""

@@ -18,8 +18,8 @@ def points(n=60, d=4, seed=0):
     return np.random.default_rng(seed).normal(size=(n, d))
 
 
-def euclidean(X, **options):
-    return mf.learn(X, np.arange(np.shape(X)[0]) % 3, method="euclidean", **options)
+def euclidean(X, kernel="linear", **options):
+    return mf.learn(X, np.arange(np.shape(X)[0]) % 3, method="euclidean", kernel=kernel, **options)
 
 
 def test_linear_metric_is_the_euclidean_distance():

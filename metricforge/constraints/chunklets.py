@@ -45,6 +45,7 @@ class Chunklets(Constraint):
     flag_help: ClassVar[str] = "the column with a group per row, -1 or empty for none"
     table_columns: ClassVar[tuple[str, ...]] = ("groups",)
     per_row: ClassVar[bool] = True
+    score_name: ClassVar[str] = "held-out groups ranked right against random pairs"
 
     groups: Any
     dropped: int = 0

@@ -85,6 +85,11 @@ class Constraint(ComparedByContent, ABC):
         line per relation.
     own_format : bool
         Whether `from_file` reads files of a format of its own, instead of `from_table` a table.
+    score_name : str
+        What `score` measures, for reports: "held-out pairs ranked right".
+    score_margin : float
+        By how many standard errors the score of a learned metric must be above that of the start for ``method="auto"``
+        to prefer it.
     """
 
     n: int
@@ -97,6 +102,8 @@ class Constraint(ComparedByContent, ABC):
     optional_columns: ClassVar[tuple[str, ...]] = ()
     per_row: ClassVar[bool] = False
     own_format: ClassVar[bool] = False
+    score_name: ClassVar[str] = "held-out relations satisfied"
+    score_margin: ClassVar[float] = 1.0
 
     # -- size and slicing ----------------------------------------------------------------------------------------
 
@@ -270,6 +277,22 @@ class Constraint(ComparedByContent, ABC):
         """Return the relations that name at least one row of a (n,) mask."""
         arrays = {name: getattr(self, name) for name in self.index_fields}
         return self._with({name: array[rows[array].any(axis=1)] for name, array in arrays.items()})
+
+    def sampled(self, most: int, *, seed: int = 0) -> Self:
+        """Return at most ``most`` of the relations, drawn at random, all types of relation alike.
+
+        A kind that has no ``index_fields`` returns itself.
+        """
+        if not self.index_fields or self.size <= most:
+            return self
+        rng = np.random.default_rng(seed)
+        share, kept = most / self.size, {}
+        for name in self.index_fields:
+            array = getattr(self, name)
+            chosen = rng.permutation(len(array))[: max(1, int(share * len(array)))]
+            kept[name] = array[np.sort(chosen)]
+        lost = self.size - sum(map(len, kept.values()))
+        return self._with(kept, dropped=self.dropped + lost)
 
     # -- files ---------------------------------------------------------------------------------------------------
 

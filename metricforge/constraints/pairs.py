@@ -52,6 +52,8 @@ class Pairs(Constraint):
     flag_help: ClassVar[str] = "columns i, j, similar (1 or 0); rows are counted from 0"
     table_columns: ClassVar[tuple[str, ...]] = ("i", "j")
     optional_columns: ClassVar[tuple[str, ...]] = ("similar",)
+    score_name: ClassVar[str] = "held-out pairs ranked right"
+    score_margin: ClassVar[float] = 0.0
 
     similar: Any = ()
     dissimilar: Any = ()

@@ -39,6 +39,7 @@ class Triplets(Constraint):
     flag: ClassVar[str | None] = "triplets"
     flag_help: ClassVar[str] = "columns i, j, k: row i is more like j than like k"
     table_columns: ClassVar[tuple[str, ...]] = ("i", "j", "k")
+    score_name: ClassVar[str] = "held-out triplets satisfied"
 
     triples: Any
     n: int = None  # type: ignore[assignment]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, ClassVar, Self
@@ -57,6 +57,10 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         ``solver__tol``.
     rank : "auto", "exact" or int
         How the kernel is represented.
+    selection : {"guard", "off"}
+        Whether ``method="auto"`` checks its choice on held-out relations, as in `learn`.
+    candidates : sequence, optional
+        The methods that ``method="auto"`` chooses from, as in `learn`.
     n_components : int, optional
         Cut the embedding to this many principal axes; ``metric_.report.kept`` is the share of variance they keep.
     random_state : int, RandomState or None
@@ -82,6 +86,8 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         kernel: Kernel | str | None = None,
         solver: Solver | str | None = None,
         rank: str | int = "auto",
+        selection: str = "guard",
+        candidates: Sequence[Any] | None = None,
         n_components: int | None = None,
         random_state: Any = None,
     ) -> None:
@@ -89,6 +95,8 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         self.kernel = kernel
         self.solver = solver
         self.rank = rank
+        self.selection = selection
+        self.candidates = candidates
         self.n_components = n_components
         self.random_state = random_state
 
@@ -99,6 +107,9 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
         If it fails or is interrupted, the previous fit is kept.
         """
+        return self._fit(X, y, constraints)
+
+    def _fit(self, X: Any, y: Any, constraints: Any, *, checked: bool = True) -> Self:
         with self._kept_on_failure():
             kernel = self._component("kernel")
             X = self._rows(X, kernel, reset=True)
@@ -113,6 +124,8 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 rank=self.rank,
                 seed=self._seed(),
                 options={},
+                selection=self.selection if checked else "off",
+                candidates=self.candidates,
             )
             self.metric_ = self._truncated(metric)
         return self
@@ -126,7 +139,8 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         have no effect.  If it fails, the previous fit is kept.
         """
         if not hasattr(self, "metric_"):
-            return self.fit(X, y, constraints=constraints)
+            # not compared with the start, which could not take the rows of the next call
+            return self._fit(X, y, constraints, checked=False)
         with self._kept_on_failure():
             X = self._rows(X, self.metric_.kernel, reset=False)
             self.metric_ = self._truncated(self.metric_.update(X, self._relations(X, y, constraints)))

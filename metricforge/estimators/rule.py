@@ -13,8 +13,10 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, c
 from .. import neighbors
 from .. import rows as _rows
 from ..checks import number_or, one_of, shown
+from ..constraints import Labels
 from ..errors import InputError
 from ..kernels import squared_euclidean
+from ..learning import providing
 from ..metric import Metric
 from ..space import check_memory
 from .learner import MetricLearner
@@ -38,7 +40,8 @@ class KernelRule(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     learner : MetricLearner or Metric, optional
-        Learns the metric; default: ``MetricLearner(random_state=0)``, whose method for labels also learns a radius.
+        Learns the metric; default: ``MetricLearner(method, random_state=0)`` with the first method for labels that
+        also learns a radius.
         Its parameters can be tuned as ``learner__solver__lam``.  A Metric is used as it is.
     radius : "learned" or float >= 0
         "learned" uses ``metric.report.radius``; for methods that report none, give a number.
@@ -169,7 +172,7 @@ class KernelRule(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     # -- parameters ----------------------------------------------------------------------------------------------
 
     def _learner(self) -> Any:
-        return MetricLearner(random_state=0) if self.learner is None else self.learner
+        return MetricLearner(providing("radius", Labels), random_state=0) if self.learner is None else self.learner
 
     def _check_options(self) -> None:
         one_of(self.window, "window", [*WINDOWS, "learned"])

@@ -285,7 +285,7 @@ class Standardized(ComparedByContent, Transformed):
         The kernel on the scaled columns; default: the linear one.
     mean, spread : (d,) arrays, optional
         What is subtracted from the columns, and what they are divided by; set when the kernel is resolved on data.
-        Nothing is subtracted from sparse rows, and constant columns are not divided.
+        Nothing is subtracted from sparse rows.  Constant columns have the spread 0 and are not divided.
     by : {"std", "range"}
         "std" subtracts the mean of a column and divides by its standard deviation.  "range" subtracts the smallest
         value and divides by the largest less the smallest: it leaves 0/1 columns as they are, where the standard
@@ -318,7 +318,7 @@ class Standardized(ComparedByContent, Transformed):
             sparse = _rows.is_sparse(_rows.take(X, np.arange(1)))
             # less is the rounding of a constant column, or has no inverse
             varies = spread > np.maximum(1e-12 * np.abs(mean), np.finfo(np.float64).tiny)
-            found = replace(self, mean=None if sparse else mean, spread=np.where(varies, spread, 1.0))
+            found = replace(self, mean=None if sparse else mean, spread=np.where(varies, spread, 0.0))
         sample = found.transform(sample_rows(X, seed))
         return replace(found, kernel=self.kernel.resolve(sample, seed=seed))
 
@@ -332,7 +332,7 @@ class Standardized(ComparedByContent, Transformed):
 
     def transform(self, X: Any) -> Any:
         """Return (x − mean) / spread."""
-        spread = self._known_spread()
+        spread = self._divisor()
         if _rows.is_sparse(X) and self.mean is None:
             return X.multiply(1 / spread).tocsr().astype(_rows.float_dtype(X))
         dense = X.toarray() if _rows.is_sparse(X) else X
@@ -341,7 +341,7 @@ class Standardized(ComparedByContent, Transformed):
 
     def affine(self, d: int) -> Array:
         """Return the matrix of x ↦ (x − mean) / spread."""
-        spread = self._known_spread()
+        spread = self._divisor()
         T = np.diag(np.append(1 / spread, 1.0))
         if self.mean is not None:
             T[d, :d] = -self.mean / spread
@@ -350,6 +350,16 @@ class Standardized(ComparedByContent, Transformed):
     def features(self, X: Any) -> Any | None:
         """Return the explicit features of the scaled rows, where the kernel has them."""
         return self.kernel.features(self.transform(X))
+
+    def unlikeness(self) -> float:
+        """Return how many times the spread of one column is that of another, at the most; 1 for a single column."""
+        spread = self._known_spread()
+        varying = spread[spread > 0]
+        return float(varying.max() / varying.min()) if len(varying) else 1.0
+
+    def _divisor(self) -> Array:
+        spread = self._known_spread()
+        return np.where(spread > 0, spread, 1.0)
 
     def _known_spread(self) -> Array:
         if self.spread is None:

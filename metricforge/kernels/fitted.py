@@ -37,10 +37,10 @@ class FittedKernel(ComparedByContent, Kernel):
 
     def validate(self, X: Any, name: str) -> None:
         """Validate X against the start, and compare its width with that of the rows of the fit."""
-        self.start.validate(X, name)
         d, found = self.learned_width, _rows.width(X)
         if d is not None and found is not None and found != d:
             raise InputError(f"{name} has {found} features, but the metric was learned on {d}")
+        self.start.validate(X, name)
 
     def resolve(self, X: Any, *, seed: int = 0) -> Self:
         """Return itself: the fit has resolved it."""

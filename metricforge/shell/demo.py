@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +21,13 @@ from ..learning import declared_methods, find_kernel, learn_named
 from ..metric import Metric
 from ..pages import plotting, report
 from ..registry import registry
+from ..selection import label
 from .evaluate import before
 from .output import write_json, write_line
 
 Array = NDArray[Any]
+
+FIRST = "mf.learn(X, y), the first call"
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,8 +66,7 @@ class Line:
     @property
     def name(self) -> str:
         """The method and its settings."""
-        settings = ", ".join(f"{name}={value}" for name, value in self.settings.items())
-        return f"{self.method} ({settings})" if settings else self.method
+        return label(self.method, self.settings).replace("(", " (", 1) if self.settings else self.method
 
     @property
     def certificate(self) -> str:
@@ -143,7 +145,8 @@ def _feature_names(name: str) -> tuple[str, ...]:
 
 
 def compare(data: Half) -> Iterator[Line]:
-    """Learn by every method that can use labelled vectors, with its defaults and its other settings, and score."""
+    """Learn as the first call does, then by every method that can use labelled vectors and its settings; score."""
+    yield replace(fitted(data, "auto", {}), method=FIRST)
     for name, method in declared_methods()[0].items():
         usable = method.kernel.takes == "vectors" and registry.path(Labels, method.solver.accepts) is not None
         for settings in ({}, *method.settings) if usable and not method.baseline else ():

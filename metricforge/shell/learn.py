@@ -20,7 +20,7 @@ from ..files.origin import Origin
 from ..files.preparation import AS_THEY_ARE
 from ..files.table import Table, row_counters
 from ..kernels import Spectrum, Standardized
-from ..learning import declared_methods, find_kernel, learn_named, resolve
+from ..learning import declared_methods, find_kernel, learn_named, plan_of
 from ..metric import Metric
 from ..pages import plotting, report
 from ..rows import cluster
@@ -115,7 +115,8 @@ def fit(run: Run, table: Table, hint: Constraint) -> Metric:
     if kernel is None and table.holds_strings:
         kernel = Spectrum(3).normalized()  # the methods' own kernels are for vectors
     if run.standardize:
-        kernel = Standardized(kernel or resolve(run.method, None, None, hint).kernel)
+        own = kernel or plan_of(run.method, None, None, hint, dict(run.options), table.rows).kernel
+        kernel = replace(own, by="std") if isinstance(own, Standardized) else Standardized(own)
     return learn_named(
         table.rows,
         table.names,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import rows as _rows
-from ..kernels import Kernel, Linear
+from ..kernels import Kernel, Linear, Standardized
 from ..rows import Array, ComparedByContent, as_float64, check_memory
 
 
@@ -41,6 +41,8 @@ class FeatureMap(ComparedByContent):
         """The number of columns of the rows that this map takes; None where rows have none, or it is not known."""
         if self.landmarks is not None:
             return _rows.width(self.landmarks)
+        if isinstance(self.kernel, Standardized) and self.kernel.spread is not None:
+            return len(self.kernel.spread)
         if not isinstance(self.kernel, Linear):
             return None  # explicit features of other kernels are not the columns
         return self.columns if self.mix is None else len(self.mix)

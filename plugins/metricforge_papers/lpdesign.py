@@ -262,7 +262,7 @@ def percent(kernel: Kernel, part: dict[str, Array]) -> float:
 def fitted(part: dict[str, Array], solver: Any, seed: int) -> Metric:
     """Fit a solver on the training part."""
     triplets = Triplets(part["triples"], n=len(part["X"]))
-    return learn(part["X"], triplets, method="lpdesign", solver=solver, seed=seed)
+    return learn(part["X"], triplets, method="lpdesign", kernel=RBF("median"), solver=solver, seed=seed)
 
 
 @cache
@@ -280,7 +280,7 @@ def tuned(name: str, s: int, column: str, quick: bool) -> Metric:
     }
     triplets = Triplets(part["triples"], n=len(X))
     grid = {"sparsities": (1e-3,), "traces": (1e-2,)} if quick else {"sparsities": SPARSITIES, "traces": TRACES}
-    return fitted(part, tune(X, triplets, solver=makers[column](), seed=s, **grid).solver, s)
+    return fitted(part, tune(X, triplets, kernel=RBF("median"), solver=makers[column](), seed=s, **grid).solver, s)
 
 
 def full_kernels(X: Array) -> list[Kernel]:
@@ -318,4 +318,4 @@ def dominance() -> Any:
     """Return diagonal dominance with the identity as an additional base kernel."""
     from metricforge_plugins.lpdesign.solver import LPDesign
 
-    return LPDesign(cone="dd", trace=0.03)
+    return LPDesign(bases="weak", cone="dd", trace=0.03)

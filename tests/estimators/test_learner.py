@@ -144,7 +144,7 @@ def test_parameters_of_kernel_and_solver_show_and_can_be_set():
     copy = clone(learner).set_params(kernel__gamma=2.0, kernel__base__degree=3)
     assert copy.kernel == RBF(2.0, base=Polynomial(3))
     assert learner.kernel == RBF(0.5, base=Polynomial(2))  # frozen components: nothing is shared by accident
-    own = {"method", "kernel", "solver", "rank", "n_components", "random_state"}
+    own = {"method", "kernel", "solver", "rank", "selection", "candidates", "n_components", "random_state"}
     assert learner.get_params(deep=False).keys() == own
 
 
@@ -203,14 +203,17 @@ def test_frames_and_their_names(wine):
     X, y = wine
     names = [f"column {i}" for i in range(X.shape[1])]
     frame = pd.DataFrame(X, columns=names)
-    learner = mf.MetricLearner("euclidean").set_output(transform="pandas").fit(frame, y)
+    learner = mf.MetricLearner("euclidean", kernel="linear").set_output(transform="pandas").fit(frame, y)
     out = learner.transform(frame)
     assert isinstance(out, pd.DataFrame)
     assert out.columns[0] == "metriclearner0"
     np.testing.assert_allclose(out.to_numpy(), X)
     assert learner.feature_names_in_.tolist() == names
     polars = (
-        mf.MetricLearner("euclidean").set_output(transform="polars").fit(pl.DataFrame(X), y).transform(pl.DataFrame(X))
+        mf.MetricLearner("euclidean", kernel="linear")
+        .set_output(transform="polars")
+        .fit(pl.DataFrame(X), y)
+        .transform(pl.DataFrame(X))
     )
     assert isinstance(polars, pl.DataFrame)
     np.testing.assert_allclose(polars.to_numpy(), X)

@@ -22,7 +22,7 @@ import scipy.sparse as sp
 import metricforge as mf
 from metricforge.errors import InputError, MissingPluginError, ModelFileError
 from metricforge.files import model as modelfile
-from metricforge.kernels import RBF, Cauchy, Linear, Mixture, Polynomial, Precomputed, Spectrum, Weak
+from metricforge.kernels import RBF, Cauchy, Linear, Mixture, Polynomial, Precomputed, Spectrum, Standardized, Weak
 from metricforge.metric import Metric, Report
 from metricforge.registry import registry
 from metricforge.space import LearnedKernel, represent
@@ -515,7 +515,7 @@ def test_start_columns_and_outcome_are_kept(tmp_path):
     metric = mf.learn(frame, np.arange(30) % 2, method="krca")
     metric.save(tmp_path / "a.metric")
     copy = mf.load(tmp_path / "a.metric")
-    assert copy.start == metric.start == RBF("median").resolve(points(), seed=0)
+    assert copy.start == metric.start == Standardized(by="range").resolve(points(), seed=0)
     assert copy.columns == metric.columns == ("a", "b", "c", "d")
     assert dict(copy.report.outcome) == dict(metric.report.outcome)
     assert "epsilon" in copy.report.outcome

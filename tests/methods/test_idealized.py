@@ -238,7 +238,9 @@ def test_proposition_2(psd):
 @pytest.mark.parametrize("nu", [0.1, 0.35, 0.7])
 def test_proposition_3_and_the_margin_of_section_323(nu):
     X, _, pairs = toy_pairs()
-    report = mf.learn(X, pairs, method="idealized", nu=nu, tol=1e-10).report
+    C = 1000 / np.square(differences_of(X, pairs)[0]).sum(axis=1).mean()
+    options = {"c_similar": C, "c_dissimilar": C, "nu": nu, "tol": 1e-10}
+    report = mf.learn(X, pairs, method="idealized", kernel=Linear(), **options).report
     assert report.gamma > 0
     assert report.support_share >= nu
     assert report.error_share <= nu + 1e-9
@@ -279,7 +281,7 @@ def test_distances_are_a_metric_on_unseen_rows(name, psd):
 def test_project_is_the_psd_part_of_the_relaxed_optimum():
     X, _, pairs = toy_pairs(40, 60)
     options = {"c_similar": 50.0, "c_dissimilar": 0.5, "nu": 0.6, "tol": 1e-10}
-    projected = mf.learn(X, pairs, method="idealized", psd="project", **options)
+    projected = mf.learn(X, pairs, method="idealized", kernel=Linear(), psd="project", **options)
     Z, D = differences_of(X, pairs)
     program = Program(Dense(Z), D, np.sum(Z**2, axis=1), 50.0, 0.5, 0.6)
     value, B = oracle(program, psd=False)
@@ -287,7 +289,7 @@ def test_project_is_the_psd_part_of_the_relaxed_optimum():
     assert projected.report.objective == pytest.approx(value, rel=1e-6)
     assert np.abs(projected.kernel.W - positive_part(B)).max() <= 1e-4 * np.abs(B).max()
     assert projected.report.objective_projected == pytest.approx(primal(program, positive_part(B)), rel=1e-3)
-    exact = mf.learn(X, pairs, method="idealized", **options)
+    exact = mf.learn(X, pairs, method="idealized", kernel=Linear(), **options)
     assert exact.report.objective < projected.report.objective_projected
     assert exact.report.objective > projected.report.objective
 
@@ -311,7 +313,9 @@ def test_kernel_expansion_of_section_33_is_the_same_kernel():
 
 def test_paper_clips_counts_and_refuses_to_transform(tmp_path):
     X, _, pairs = toy_pairs(40, 80)
-    metric = mf.learn(X, pairs, method="idealized", psd="paper", c_similar=500.0, c_dissimilar=0.5, nu=0.9)
+    metric = mf.learn(
+        X, pairs, method="idealized", kernel=Linear(), psd="paper", c_similar=500.0, c_dissimilar=0.5, nu=0.9
+    )
     report = metric.report
     assert report.smallest_eigenvalue < 0
     assert report.negative_pairs > 0
@@ -334,8 +338,10 @@ def test_paper_clips_counts_and_refuses_to_transform(tmp_path):
 def test_neighbours_of_an_indefinite_kernel_are_those_of_its_distances(tmp_path, lazy):
     X, y, pairs = toy_pairs(40, 80)
     rows = da.from_array(X, chunks=(15, -1)) if lazy else X
-    one = mf.learn(rows, pairs, method="idealized", psd="paper", c_similar=500.0, c_dissimilar=0.5, nu=0.9)
-    other = mf.learn(rows, y, method="euclidean")
+    one = mf.learn(
+        rows, pairs, method="idealized", kernel=Linear(), psd="paper", c_similar=500.0, c_dissimilar=0.5, nu=0.9
+    )
+    other = mf.learn(rows, y, method="euclidean", kernel=Linear())
     A = toy(10, seed=3)[0]
     for metric in (one, 2.0 * one, 0.5 * one + 0.5 * other):
         D = metric.distance(A, X)
@@ -349,7 +355,9 @@ def test_neighbours_of_an_indefinite_kernel_are_those_of_its_distances(tmp_path,
 
 def test_neighbours_of_an_indefinite_kernel_beyond_the_exact_limit(monkeypatch):
     X, _, pairs = toy_pairs(40, 80)
-    metric = mf.learn(X, pairs, method="idealized", psd="paper", c_similar=500.0, c_dissimilar=0.5, nu=0.9)
+    metric = mf.learn(
+        X, pairs, method="idealized", kernel=Linear(), psd="paper", c_similar=500.0, c_dissimilar=0.5, nu=0.9
+    )
     index, distance = metric.neighbors(X[:5], 2)
     monkeypatch.setattr("metricforge.metric.EXACT_NEIGHBORS", 1)
     again = metric.neighbors(X[:5], 2)
@@ -359,7 +367,7 @@ def test_neighbours_of_an_indefinite_kernel_beyond_the_exact_limit(monkeypatch):
 
 def test_paper_keeps_a_plain_kernel_where_the_optimum_is_psd():
     X, _, pairs = toy_pairs()
-    metric = mf.learn(X, pairs, method="idealized", psd="paper", c_dissimilar=0.01, c_similar=0.01)
+    metric = mf.learn(X, pairs, method="idealized", kernel=Linear(), psd="paper", c_dissimilar=0.01, c_similar=0.01)
     assert isinstance(metric.kernel, LearnedKernel)
     assert metric.report.smallest_eigenvalue >= 0
 
@@ -367,8 +375,8 @@ def test_paper_keeps_a_plain_kernel_where_the_optimum_is_psd():
 def test_toy_data_of_the_paper():
     X, y = toy(60)
     A, b = toy(400, seed=9)
-    before = nearest_error(mf.learn(X, y, method="euclidean"), X, y, A, b)
-    metric = mf.learn(X, y, method="idealized", c_similar=3000 / 550, c_dissimilar=1000 / 550, nu=0.6)
+    before = nearest_error(mf.learn(X, y, method="euclidean", kernel=Linear()), X, y, A, b)
+    metric = mf.learn(X, y, method="idealized", kernel=Linear(), c_similar=3000 / 550, c_dissimilar=1000 / 550, nu=0.6)
     after = nearest_error(metric, X, y, A, b)
     assert before > 0.2
     assert after < 0.05
@@ -388,7 +396,7 @@ def test_learned_kernel_is_the_best_on_its_features(kernel):
     value, W = oracle(program)
     assert report.objective == pytest.approx(value, rel=1e-5)
     assert np.abs(metric.kernel.W - W).max() <= 1e-3 * np.abs(W).max()
-    assert report.c_similar == pytest.approx(1000 / np.mean(np.sum(Z**2, axis=1)))
+    assert report.c_similar == pytest.approx(100 / np.mean(np.sum(Z**2, axis=1)))
 
 
 # --------------------------------------------------------------------------------------------------- the base metric M
@@ -399,7 +407,9 @@ def test_general_base_metric(rng):
     X = X[:, :4]
     L = rng.normal(size=(4, 4))
     M = L @ L.T / 4
-    metric = mf.learn(X, pairs, method="idealized", M=M, c_similar=2.0, c_dissimilar=2.0, nu=0.5, tol=1e-8)
+    metric = mf.learn(
+        X, pairs, method="idealized", kernel=Linear(), M=M, c_similar=2.0, c_dissimilar=2.0, nu=0.5, tol=1e-8
+    )
     Z, D = differences_of(X, pairs)
     program = Program(Dense(Z), D, np.einsum("ti,ij,tj->t", Z, M, Z), 2.0, 2.0, 0.5)
     value, B = oracle(program)
@@ -411,12 +421,22 @@ def test_general_base_metric(rng):
 
 def test_a_kernel_as_base_metric():
     X, _, pairs = toy_pairs(30, 50)
-    plain = mf.learn(X, pairs, method="idealized", nu=0.5, tol=1e-6)
-    same = mf.learn(X, pairs, method="idealized", nu=0.5, tol=1e-6, M=Linear())
+    plain = mf.learn(X, pairs, method="idealized", kernel=Linear(), nu=0.5, tol=1e-6)
+    same = mf.learn(X, pairs, method="idealized", kernel=Linear(), nu=0.5, tol=1e-6, M=Linear())
     assert same.report.objective == pytest.approx(plain.report.objective, rel=1e-6)
     assert same.report.alignment_before == pytest.approx(plain.report.alignment_before)
     assert same.report.alignment_after == pytest.approx(plain.report.alignment_after, rel=1e-3)
-    other = mf.learn(X, pairs, method="idealized", nu=0.5, M=RBF("median"), c_similar=0.01, c_dissimilar=0.01, tol=1e-8)
+    other = mf.learn(
+        X,
+        pairs,
+        method="idealized",
+        kernel=Linear(),
+        nu=0.5,
+        M=RBF("median"),
+        c_similar=0.01,
+        c_dissimilar=0.01,
+        tol=1e-8,
+    )
     Z, D = differences_of(X, pairs)
     base = RBF("median").resolve(X).squared_distance(X, X)[tuple(np.concatenate([pairs.similar, pairs.dissimilar]).T)]
     value, _ = oracle(Program(Dense(Z), D, base, 0.01, 0.01, 0.5))
@@ -428,7 +448,7 @@ def test_nothing_learned_is_said(rng, M):
     X = rng.normal(size=(80, 3))
     y = rng.integers(2, size=80)  # labels that the rows know nothing about
     pairs = mf.Pairs.from_labels(y, n_pairs=400)
-    metric = mf.learn(X, pairs, method="idealized", M=M, nu=0.05)
+    metric = mf.learn(X, pairs, method="idealized", kernel=Linear(), M=M, nu=0.05)
     assert not metric.report.learned
     assert metric.report.change < 2e-3
     assert any("nothing was learned" in note for note in metric.report.notes)
@@ -436,7 +456,7 @@ def test_nothing_learned_is_said(rng, M):
 
 def test_a_margin_of_zero_is_not_nothing_learned():
     X, _, pairs = toy_pairs()
-    metric = mf.learn(X, pairs, method="idealized", c_similar=0.01, c_dissimilar=0.01, nu=0.1)
+    metric = mf.learn(X, pairs, method="idealized", kernel=Linear(), c_similar=0.01, c_dissimilar=0.01, nu=0.1)
     assert metric.report.gamma == 0
     assert metric.report.learned
     assert metric.report.change > 0.1
@@ -445,7 +465,7 @@ def test_a_margin_of_zero_is_not_nothing_learned():
 def test_nothing_learned_is_seen_on_the_span_of_the_pairs(rng):
     X = np.column_stack([rng.normal(size=(80, 3)), np.full(80, 7.0)])
     pairs = mf.Pairs.from_labels(rng.integers(2, size=80), n_pairs=400)
-    metric = mf.learn(X, pairs, method="idealized", nu=0.05)
+    metric = mf.learn(X, pairs, method="idealized", kernel=Linear(), nu=0.05)
     assert not metric.report.learned
 
 
@@ -483,8 +503,8 @@ def test_starting_from_a_part_of_the_pairs(monkeypatch, psd, nu):
 @pytest.mark.parametrize("sigma", [1.0, 1e-6, 1e6])
 def test_scale_of_the_features_does_not_matter(sigma):
     X, _, pairs = toy_pairs()
-    plain = mf.learn(X, pairs, method="idealized", nu=0.5)
-    scaled = mf.learn(sigma * X, pairs, method="idealized", nu=0.5)
+    plain = mf.learn(X, pairs, method="idealized", kernel=Linear(), nu=0.5)
+    scaled = mf.learn(sigma * X, pairs, method="idealized", kernel=Linear(), nu=0.5)
     assert scaled.report.objective == pytest.approx(plain.report.objective, rel=1e-6)
     assert scaled.report.gamma == pytest.approx(sigma**2 * plain.report.gamma, rel=1e-3)
 
@@ -507,8 +527,8 @@ def test_features_whose_squares_underflow_are_refused():
 
 def test_offset_of_the_rows_does_not_matter():
     X, _, pairs = toy_pairs()
-    plain = mf.learn(X, pairs, method="idealized", nu=0.5)
-    moved = mf.learn(X + 1e6, pairs, method="idealized", nu=0.5)
+    plain = mf.learn(X, pairs, method="idealized", kernel=Linear(), nu=0.5)
+    moved = mf.learn(X + 1e6, pairs, method="idealized", kernel=Linear(), nu=0.5)
     assert moved.report.objective == pytest.approx(plain.report.objective, rel=1e-6)
 
 
@@ -517,7 +537,7 @@ def test_few_rows_of_many_features(rng):
     pairs = mf.Pairs([(0, 1), (2, 3), (1, 4)], [(0, 2), (1, 3), (5, 0), (4, 5)], n=12)
     metric = mf.learn(X, pairs, method="idealized", rank="auto", kernel=Linear(), nu=0.5, tol=1e-8)
     padded = mf.learn(np.vstack([X, rng.normal(size=(60, 40))]), mf.Pairs(pairs.similar, pairs.dissimilar, n=72),
-                      method="idealized", nu=0.5, tol=1e-8)  # fmt: skip
+                      method="idealized", kernel=Linear(), nu=0.5, tol=1e-8)  # fmt: skip
     assert padded.kernel.W.shape == (40, 40)
     assert np.linalg.matrix_rank(padded.kernel.W, tol=1e-6) <= 5
     assert padded.report.objective == pytest.approx(metric.report.objective, rel=1e-6)
@@ -550,10 +570,10 @@ def test_dask_agrees_with_memory(kernel, rank):
 
 def test_csr_and_float32_rows():
     X, _, pairs = toy_pairs()
-    plain = mf.learn(X, pairs, method="idealized", nu=0.5)
-    sparse = mf.learn(sp.csr_array(X), pairs, method="idealized", nu=0.5)
+    plain = mf.learn(X, pairs, method="idealized", kernel=Linear(), nu=0.5)
+    sparse = mf.learn(sp.csr_array(X), pairs, method="idealized", kernel=Linear(), nu=0.5)
     assert sparse.report.objective == pytest.approx(plain.report.objective, rel=1e-9)
-    single = mf.learn(X.astype(np.float32), pairs, method="idealized", nu=0.5)
+    single = mf.learn(X.astype(np.float32), pairs, method="idealized", kernel=Linear(), nu=0.5)
     assert single.report.objective == pytest.approx(plain.report.objective, rel=1e-4)
 
 
@@ -661,27 +681,27 @@ def test_a_radius_alone_also_limits_pairs_from_labels(rng):
     X = rng.normal(size=(30, 3))
     y = rng.integers(2, size=30)
     D = np.linalg.norm(X[:, None] - X[None], axis=2)[np.triu_indices(30, k=1)]
-    report = mf.learn(X, y, method="idealized", neighbors=None, radius=1.5).report
+    report = mf.learn(X, y, method="idealized", kernel=Linear(), neighbors=None, radius=1.5).report
     assert report.similar_pairs + report.dissimilar_pairs == np.sum(D <= 1.5) < len(D)
     assert any(note.startswith(f"{np.sum(D > 1.5)} of {len(D)} pairs were left out") for note in report.notes)
 
 
 def test_report_counts_the_pairs_built_from_labels():
     X, y = toy(50)
-    metric = mf.learn(X, y, method="idealized", neighbors=3)
+    metric = mf.learn(X, y, method="idealized", kernel=Linear(), neighbors=3)
     report = metric.report
     said = f"{report.similar_pairs} similar and {report.dissimilar_pairs} dissimilar pairs were built from labels"
     assert said in report.notes
     chosen = pairs_from_labels(X, y, 3, "median")
     assert (report.similar_pairs, report.dissimilar_pairs) == (len(chosen.similar), len(chosen.dissimilar))
     unlabelled = mf.Labels(np.where(np.arange(50) < 40, y, -1), unlabelled=-1)
-    assert mf.learn(X, unlabelled, method="idealized").report.support.max() < 40
+    assert mf.learn(X, unlabelled, method="idealized", kernel=Linear()).report.support.max() < 40
 
 
 def test_pairs_are_built_around_a_part_of_many_rows(monkeypatch):
     monkeypatch.setattr(selection, "ANCHORS", 20)
     X, y = toy(60)
-    metric = mf.learn(X, y, method="idealized")
+    metric = mf.learn(X, y, method="idealized", kernel=Linear())
     assert any("20 of the 60" in note for note in metric.report.notes)
     assert metric.report.dissimilar_pairs <= 100
 
@@ -689,11 +709,11 @@ def test_pairs_are_built_around_a_part_of_many_rows(monkeypatch):
 def test_a_radius_that_leaves_no_dissimilar_pair_is_not_applied():
     X = np.array([[0.0], [0.1], [0.2], [9.0], [9.1], [9.2]])
     y = [0, 0, 0, 1, 1, 1]
-    metric = mf.learn(X, y, method="idealized", radius=1.0)
+    metric = mf.learn(X, y, method="idealized", kernel=Linear(), radius=1.0)
     assert metric.report.dissimilar_pairs > 0
     assert any("radius was not applied" in note for note in metric.report.notes)
     pairs = mf.Pairs([(0, 1), (3, 4)], [(0, 3), (1, 4)], n=6)
-    metric = mf.learn(X, pairs, method="idealized", radius=1.0)
+    metric = mf.learn(X, pairs, method="idealized", kernel=Linear(), radius=1.0)
     assert any("radius was not applied" in note for note in metric.report.notes)
 
 
@@ -716,9 +736,9 @@ def test_closest_of_the_given_pairs(rng):
 
 def test_neighbors_and_radius_on_given_pairs():
     X, _, pairs = toy_pairs()
-    every = mf.learn(X, pairs, method="idealized")
+    every = mf.learn(X, pairs, method="idealized", kernel=Linear())
     assert every.report.similar_pairs + every.report.dissimilar_pairs == pairs.size
-    some = mf.learn(X, pairs, method="idealized", neighbors=1)
+    some = mf.learn(X, pairs, method="idealized", kernel=Linear(), neighbors=1)
     left = pairs.size - some.report.similar_pairs - some.report.dissimilar_pairs
     assert left > 0
     assert any(note.startswith(f"{left} of {pairs.size} pairs were left out") for note in some.report.notes)
@@ -801,7 +821,7 @@ def wide_data(n=500, d=220, seed=0):
 def test_wide_features_are_restricted_and_the_report_names_the_program():
     X, y = wide_data()
     pairs = mf.Pairs.from_labels(y, n_pairs=400, seed=0)
-    metric = mf.learn(X, pairs, method="idealized", nu=0.5)
+    metric = mf.learn(X, pairs, method="idealized", kernel=Linear(), nu=0.5)
     report = metric.report
     assert report.status == "optimal"
     assert report.relative_gap <= 1e-3
@@ -810,7 +830,7 @@ def test_wide_features_are_restricted_and_the_report_names_the_program():
     assert any('rank="exact" solves the full program' in note for note in report.notes)
     assert 0 < report.energy_left_out < 1
     # the full program: its optimum lies between objective − full_gap and objective
-    full = mf.learn(X, pairs, method="idealized", nu=0.5, rank="exact", tol=1e-2).report
+    full = mf.learn(X, pairs, method="idealized", kernel=Linear(), nu=0.5, rank="exact", tol=1e-2).report
     assert "components" not in full.outcome
     scale = max(abs(report.objective), np.square(metric.kernel.W).sum() / 2)
     assert report.objective - report.full_gap * scale <= full.objective
@@ -821,7 +841,7 @@ def test_the_restricted_program_is_the_full_one_on_a_subspace():
     X, y = wide_data(300, 160)
     pairs = mf.Pairs.from_labels(y, n_pairs=300, seed=0)
     constants = {"nu": 0.5, "c_similar": 0.3, "c_dissimilar": 0.3}
-    metric = mf.learn(X, pairs, method="idealized", **constants)
+    metric = mf.learn(X, pairs, method="idealized", **{"kernel": Linear(), **constants})
     V = metric.kernel.map.mix
     assert np.allclose(V.T @ V, np.eye(100), atol=1e-10)
     Z, D = differences_of(X, pairs)
@@ -864,18 +884,18 @@ def test_wide_features_in_blocks_give_the_same_metric(monkeypatch, tmp_path):
     X[3] = X[7]
     pairs = mf.Pairs.from_labels(y, n_pairs=400, seed=0)
     pairs = mf.Pairs([*pairs.similar.tolist(), (3, 7)], pairs.dissimilar, n=len(X))
-    whole = mf.learn(X, pairs, method="idealized", nu=0.5)
+    whole = mf.learn(X, pairs, method="idealized", kernel=Linear(), nu=0.5)
     monkeypatch.setattr(written, "KEPT_BYTES", 0)
-    inside = mf.learn(X, pairs, method="idealized", nu=0.5)
+    inside = mf.learn(X, pairs, method="idealized", kernel=Linear(), nu=0.5)
     assert inside.report.full_gap is None
     assert inside.report.objective == pytest.approx(whole.report.objective, rel=3e-3)
     for name in ("alignment_before", "energy_left_out", "mean_squared_difference", "similar_pairs", "zero_pairs"):
         assert inside.report[name] == pytest.approx(whole.report[name], rel=1e-4)
     assert inside.report.alignment_after == pytest.approx(whole.report.alignment_after, abs=1e-2)
-    sparse = mf.learn(sp.csr_array(X), pairs, method="idealized", nu=0.5)
+    sparse = mf.learn(sp.csr_array(X), pairs, method="idealized", kernel=Linear(), nu=0.5)
     assert sparse.report.objective == pytest.approx(inside.report.objective, rel=1e-6)
     monkeypatch.setattr(written, "DENSE_WIDTH", 10)
-    iterated = mf.learn(X, pairs, method="idealized", nu=0.5)
+    iterated = mf.learn(X, pairs, method="idealized", kernel=Linear(), nu=0.5)
     assert iterated.report.energy_left_out == pytest.approx(whole.report.energy_left_out, rel=0.2)
     far = mf.learn(1e40 * X, pairs, method="idealized", nu=0.5)  # beyond float32
     assert far.report.energy_left_out == pytest.approx(inside.report.energy_left_out, rel=1e-4)
@@ -928,7 +948,7 @@ def test_duplicate_rows_are_dropped_and_counted():
     X[7] = X[3]
     both = mf.Pairs([*pairs.similar.tolist(), (3, 7)], pairs.dissimilar, n=30)
     without = mf.Pairs([p for p in both.similar.tolist() if p != [3, 7]], pairs.dissimilar, n=30)
-    metric = mf.learn(X, both, method="idealized", tol=1e-8)
+    metric = mf.learn(X, both, method="idealized", kernel=Linear(), tol=1e-8)
     report = metric.report
     assert report.zero_pairs == 1
     assert any("equal features" in note for note in report.notes)
@@ -936,7 +956,7 @@ def test_duplicate_rows_are_dropped_and_counted():
     assert report.similar_pairs == len(both.similar)
     share = len(without.similar) / len(both.similar)
     constants = {"c_similar": share * report.c_similar, "c_dissimilar": report.c_dissimilar}
-    other = mf.learn(X, without, method="idealized", tol=1e-8, **constants)
+    other = mf.learn(X, without, method="idealized", tol=1e-8, **{"kernel": Linear(), **constants})
     assert report.objective == pytest.approx(other.report.objective, rel=1e-7)
 
 
@@ -974,7 +994,7 @@ def test_dissimilar_pairs_of_equal_rows_count_as_given(nu):
 )
 def test_hints_that_cannot_be_learned_from(X, constraint, match):
     with pytest.raises(InputError, match=match):
-        mf.learn(X, constraint, method="idealized")
+        mf.learn(X, constraint, method="idealized", kernel=Linear())
 
 
 @pytest.mark.parametrize(
@@ -1011,16 +1031,22 @@ def test_bad_options_are_named(option, value):
 def test_base_metric_of_the_wrong_size():
     X, _, pairs = toy_pairs()
     with pytest.raises(InputError, match="M must have one row and column for each of the kernel's 11 features"):
-        mf.learn(X, pairs, method="idealized", M=np.eye(3))
+        mf.learn(X, pairs, method="idealized", kernel=Linear(), M=np.eye(3))
     with pytest.raises(InputError, match="M gives every pair the distance 0"):
-        mf.learn(np.column_stack([X, np.ones(len(X))]), pairs, method="idealized", M=np.diag([0.0] * 11 + [1.0]))
+        mf.learn(
+            np.column_stack([X, np.ones(len(X))]),
+            pairs,
+            method="idealized",
+            kernel=Linear(),
+            M=np.diag([0.0] * 11 + [1.0]),
+        )
 
 
 def test_limit_of_iterations_warns_and_still_certifies():
     X, _, pairs = toy_pairs()
-    full = mf.learn(X, pairs, method="idealized", nu=0.5)
+    full = mf.learn(X, pairs, method="idealized", kernel=Linear(), nu=0.5)
     with pytest.warns(ConvergenceWarning, match="max_iter=2"):
-        short = mf.learn(X, pairs, method="idealized", nu=0.5, max_iter=2)
+        short = mf.learn(X, pairs, method="idealized", kernel=Linear(), nu=0.5, max_iter=2)
     assert short.report.status == "iteration_limit"
     assert short.report.n_iter == 2
     assert short.report.objective - short.report.gap <= full.report.objective <= short.report.objective
@@ -1029,10 +1055,10 @@ def test_limit_of_iterations_warns_and_still_certifies():
 
 def test_an_end_of_progress_warns_and_still_certifies(monkeypatch):
     X, _, pairs = toy_pairs()
-    full = mf.learn(X, pairs, method="idealized", nu=0.5)
+    full = mf.learn(X, pairs, method="idealized", kernel=Linear(), nu=0.5)
     monkeypatch.setattr(proximal, "LAST_SIGMA", 1.0)  # where rounding would end it at 1e13
     with pytest.warns(ConvergenceWarning, match=r"stopped at rounding.*raise tol"):
-        short = mf.learn(X, pairs, method="idealized", nu=0.5)
+        short = mf.learn(X, pairs, method="idealized", kernel=Linear(), nu=0.5)
     assert short.report.n_iter < full.report.n_iter
     assert short.report.objective - short.report.gap <= full.report.objective <= short.report.objective
 
@@ -1054,10 +1080,10 @@ def test_blas_threads_are_as_before_after_a_solve():
 
 def test_other_kinds_of_hints_are_converted():
     X, y = toy(40)
-    metric = mf.learn(X, mf.Triplets.from_labels(y, n_triplets=60), method="idealized")
+    metric = mf.learn(X, mf.Triplets.from_labels(y, n_triplets=60), method="idealized", kernel=Linear())
     assert metric.report.converted
     assert metric.report.dissimilar_pairs > 0
-    assert mf.learn(X, mf.Pairs.from_labels(y, n_pairs=50)).report.method == "idealized"
+    assert mf.learn(X, mf.Pairs.from_labels(y, n_pairs=50), nu=0.3).report.method == "idealized"
 
 
 def test_conformance():
@@ -1079,7 +1105,7 @@ def test_tuning_by_labels():
     assert found.score == min(trial.score for trial in found.trials)
     assert found.before == pytest.approx(nearest_leave_one_out(X, y))
     assert found.score < found.before - 0.1
-    metric = mf.learn(X, y, method="idealized", solver=found.solver)
+    metric = mf.learn(X, y, method="idealized", kernel=Linear(), solver=found.solver)
     assert nearest_error(metric, X, y, A, b) < 0.1
     assert nearest_leave_one_out(metric.transform(X), y) == pytest.approx(found.score, abs=0.04)
 

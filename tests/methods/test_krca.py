@@ -13,7 +13,7 @@ from metricforge_plugins.krca import scatter as scatter_module
 from metricforge_plugins.krca.chunklets import contrasts, groups_of
 from metricforge_plugins.krca.factor import Factor
 from metricforge_plugins.krca.kernel import ChunkletKernel, ScatterKernel
-from metricforge_plugins.krca.solver import KernelRCA, gram
+from metricforge_plugins.krca.solver import KernelRCA, gram, multiple
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array, csr_matrix
 
@@ -712,7 +712,7 @@ def test_epsilon_is_checked(epsilon):
 @pytest.mark.parametrize(
     ("kernel", "rank"), [(RBF(0.05), "exact"), (Linear(), "auto"), (Linear(), "exact"), (RBF(0.05), 20)]
 )
-def test_auto_is_five_mean_eigenvalues(data, kernel, rank):
+def test_auto_is_a_multiple_of_the_mean_eigenvalue(data, kernel, rank):
     X, groups, _ = data
     metric = mf.learn(X, mf.Chunklets(groups), method="krca", kernel=kernel, rank=rank)
     inside, found = groups >= 0, groups_of(mf.Chunklets(groups))
@@ -723,9 +723,16 @@ def test_auto_is_five_mean_eigenvalues(data, kernel, rank):
         count = min(found.contrasts, 6 if kernel == Linear() else np.inf)
     else:
         trace, count = np.trace(covariance(F, groups)), F.shape[1]
-    assert_allclose(metric.report.epsilon, 5 * trace / count, rtol=1e-10)
+    times = np.clip((6 / found.contrasts) ** 2, 0.02, 5) if kernel == Linear() else 5
+    assert_allclose(metric.report.epsilon, times * trace / count, rtol=1e-10)
     assert_allclose(metric.report.mean_eigenvalue, trace / count, rtol=1e-10)
-    assert metric.report.epsilon_rule == "5 × mean eigenvalue of C"
+    assert metric.report.epsilon_rule == f"{times:.3g} × mean eigenvalue of C"
+
+
+def test_the_multiple_grows_with_the_features_for_each_row():
+    assert multiple(None, 10) == multiple(100, 10) == 5
+    assert multiple(10, 1000) == 0.02
+    assert multiple(10, 20) == 0.25
 
 
 # ------------------------------------------------------------------------------------------------ the rest of the house
@@ -751,7 +758,7 @@ def test_learned_kernel_is_the_base_of_the_next_fit(data):
 
 def test_auto_method_takes_chunklets(data):
     X, groups, _ = data
-    assert mf.learn(X, mf.Chunklets(groups)).report.method == "krca"
+    assert mf.learn(X, mf.Chunklets(groups), selection="off").report.method == "krca"
 
 
 def test_neighbors_are_those_of_the_distance(data):

@@ -149,7 +149,7 @@ def convex(data, gamma1, gamma2, *, cone, white=False):
 
 
 def fit(X, triplets, *, kernel=None, **options):
-    return mf.learn(X, triplets, method="lpdesign", kernel=kernel, **{"tol": TIGHT, **options})
+    return mf.learn(X, triplets, method="lpdesign", kernel=kernel, **{"tol": TIGHT, "bases": "weak", **options})
 
 
 # ------------------------------------------------------------------------------------------------- against the oracles
@@ -316,7 +316,7 @@ def test_a_limit_gives_the_best_design_and_its_gap(monkeypatch):
     monkeypatch.setattr(highs, "SLICE", 1)
     monkeypatch.setattr(highs, "SECONDS", 0.0)
     with pytest.warns(ConvergenceWarning):
-        metric = mf.learn(X, triplets, method="lpdesign")
+        metric = mf.learn(X, triplets, method="lpdesign", bases="weak")
     assert metric.report.status == "time_limit"
     assert metric.report.gap == 1  # α = 0 costs 1, and nothing is known yet
     assert metric.report.notes == (
@@ -341,7 +341,7 @@ def test_a_limit_comes_with_what_helps(monkeypatch, status, n_iter, message):
         lambda self, *a, **limits: replace(solve(self, *a, **limits), status=status, n_iter=n_iter),
     )
     with pytest.warns(ConvergenceWarning, match=message):
-        mf.learn(X, mf.Triplets.from_labels(y, n_triplets=30, seed=0), method="lpdesign", max_iter=7)
+        mf.learn(X, mf.Triplets.from_labels(y, n_triplets=30, seed=0), method="lpdesign", bases="weak", max_iter=7)
 
 
 @pytest.mark.parametrize(
@@ -706,7 +706,7 @@ def test_forty_thousand_triples_take_seconds():
     X, y = blobs(500, d=10)
     triplets = mf.Triplets.from_labels(y, n_triplets=40_000, seed=0)
     started = time.process_time()
-    metric = mf.learn(X, triplets, method="lpdesign")
+    metric = mf.learn(X, triplets, method="lpdesign", bases="weak")
     assert time.process_time() - started < 10
     assert metric.report.gap <= 1e-6 * metric.report.objective
 
@@ -923,7 +923,7 @@ def test_the_kernel_on_a_direction():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"bases": "strong"}, 'bases must be "weak"'),
+        ({"bases": "strong"}, 'bases must be "auto", "weak"'),
         ({"bases": []}, "bases must be"),
         ({"bases": [3]}, "bases must be"),
         ({"widths": ()}, "widths must be a list, each entry a finite number above 0"),
@@ -983,9 +983,9 @@ def test_only_triplets_are_accepted_and_labels_are_converted():
         LPDesign().solve(Problem(represent(RBF(1.0), X), mf.Labels(y)))
     with pytest.raises(InputError, match="holds no triplet"):
         LPDesign().solve(Problem(represent(RBF(1.0), X), mf.Triplets([], n=30)))
-    metric = mf.learn(X, y, method="lpdesign")
+    metric = mf.learn(X, y, method="lpdesign", bases="weak")
     assert any("Triplets" in said for said in metric.report.converted)
-    assert mf.learn(X, mf.Triplets.from_labels(y, seed=0)).report.method == "lpdesign"
+    assert mf.learn(X, mf.Triplets.from_labels(y, seed=0), bases="weak").report.method == "lpdesign"
 
 
 # ----------------------------------------------------------------------------------------------------- as a component
@@ -1131,7 +1131,7 @@ def test_tuning_scores_what_separate_fits_score(cone):
     X, y = blobs(40, d=3)
     triplets = mf.Triplets.from_labels(y, n_triplets=120, seed=0)
     grid = {"sparsities": (1e-3, 0.3), "traces": (1e-3, 0.1)}
-    base = LPDesign(cone=cone, tol=TIGHT)
+    base = LPDesign(bases="weak", cone=cone, tol=TIGHT)
     found = tune(X, triplets, solver=base, folds=3, seed=4, **grid)
     part = np.random.default_rng(4).permutation(120) % 3
     expected = np.zeros((2, 2))

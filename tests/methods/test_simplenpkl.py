@@ -122,7 +122,14 @@ def test_the_optimum_is_an_sdp_solvers(small, loss, weights, kind, B):
     C = 2.0 if weights == "degree" else 0.5
     options = {"loss": loss, "C": C, "B": B, "pair_weights": weights, "graph": kind, "n_neighbors": 4}
     metric = mf.learn(
-        X, pairs, method="simplenpkl", n_components=None, normalize=False, tol=8e-6, max_iter=600, **options
+        X,
+        pairs,
+        method="simplenpkl",
+        n_components=None,
+        normalize=False,
+        tol=8e-6,
+        max_iter=600,
+        **{"kernel": "rbf", "C": 2.0, **options},
     )
     L, relations = dense_laplacian(X, 4, kind), listed(pairs, weights)
     truth = sdp(L, relations, C, B, loss)
@@ -147,7 +154,15 @@ def test_every_eigensolver_reaches_it(loss, solver):
     pairs = mf.Pairs.from_labels(y, components=0.9, seed=0)
     options = {"loss": loss, "B": 150**2 / 4 if loss != "hinge" else 150.0, "n_components": None, "normalize": False}
     tol = 1e-8 if loss == "linear" else 1e-6
-    metric = mf.learn(X, pairs, method="simplenpkl", eigensolver=solver, tol=tol, n_neighbors=6, **options)
+    metric = mf.learn(
+        X,
+        pairs,
+        method="simplenpkl",
+        eigensolver=solver,
+        tol=tol,
+        n_neighbors=6,
+        **{"kernel": "rbf", "C": 2.0, "n_components": 6, **options},
+    )
     L, relations = dense_laplacian(X, 6), listed(pairs, "degree")
     K = metric.report.embedding @ metric.report.embedding.T
     assert value_of(K, L, relations, 2.0, loss) == pytest.approx(metric.report.objective, rel=1e-8)
@@ -215,13 +230,13 @@ def test_a_truncated_spectrum_never_closes_the_gap():
     """The same problem with more and more eigenvectors: the gap covers what is missing, and closes with the last."""
     X, y = clusters(300)
     pairs = mf.Pairs.from_labels(y, components=0.7, seed=0)
-    full = mf.learn(X, pairs, method="simplenpkl", n_components=None).report
+    full = mf.learn(X, pairs, method="simplenpkl", kernel="rbf", C=2.0, n_components=None).report
     r = len(full.eigenvalues)
     assert full.complete
     assert full.gap < 1e-3 * abs(full.objective)
     gaps = []
     for k in (1, 2, 5, 10, r - 1):
-        report = mf.learn(X, pairs, method="simplenpkl", n_components=k).report
+        report = mf.learn(X, pairs, method="simplenpkl", kernel="rbf", C=2.0, n_components=k).report
         assert not report.complete
         short = report.objective - full.objective  # what truncation costs
         assert report.gap >= short * (1 - 1e-9) > 0
@@ -286,9 +301,18 @@ def test_a_limit_is_said_and_the_gap_stays_true(small, loss):
     X, pairs = small
     options = {"loss": loss, "B": 484.0, "pair_weights": "uniform", "n_neighbors": 4, "C": 2.0}
     with pytest.warns(ConvergenceWarning, match="stopped after 3 eigenproblems"):
-        short = mf.learn(X, pairs, method="simplenpkl", max_iter=3, **options).report
+        short = mf.learn(
+            X, pairs, method="simplenpkl", max_iter=3, **{"kernel": "rbf", "C": 2.0, "n_components": 6, **options}
+        ).report
     with np.errstate(all="raise"):
-        best = mf.learn(X, pairs, method="simplenpkl", max_iter=400, tol=1e-4, **options).report
+        best = mf.learn(
+            X,
+            pairs,
+            method="simplenpkl",
+            max_iter=400,
+            tol=1e-4,
+            **{"kernel": "rbf", "C": 2.0, "n_components": 6, **options},
+        ).report
     assert short.status == "iteration_limit"
     assert short.n_iter == 3
     assert short.lower_bound <= best.objective
@@ -446,9 +470,13 @@ def test_reordering_changes_nothing_but_the_bandwidth(monkeypatch):
     X, y = clusters(400, seed=2)
     pairs = mf.Pairs.from_labels(y, components=0.7, seed=0)
     for extension in ("ridge", "nystrom"):
-        plain = mf.learn(X, pairs, method="simplenpkl", extension=extension, tol=1e-9)
+        plain = mf.learn(
+            X, pairs, method="simplenpkl", kernel="rbf", C=2.0, n_components=6, extension=extension, tol=1e-9
+        )
         monkeypatch.setattr(graph_module, "ORDERED_ROWS", 2)
-        ordered = mf.learn(X, pairs, method="simplenpkl", extension=extension, tol=1e-9)
+        ordered = mf.learn(
+            X, pairs, method="simplenpkl", kernel="rbf", C=2.0, n_components=6, extension=extension, tol=1e-9
+        )
         monkeypatch.undo()
         K, M = (m.report.embedding @ m.report.embedding.T for m in (plain, ordered))
         assert_allclose(M, K, atol=1e-7)
@@ -479,11 +507,13 @@ def test_the_graph_follows_the_base_kernels_distance(kernel, euclidean, rng):
 def test_a_learned_kernel_or_strings_can_be_the_base(rng):
     X, y = clusters(90)
     first = mf.learn(X, mf.Chunklets(y), method="krca", kernel=Linear())
-    metric = mf.learn(X, mf.Labels(y), method="simplenpkl", kernel=first)
+    metric = mf.learn(X, mf.Labels(y), method="simplenpkl", C=2.0, n_components=6, kernel=first)
     assert metric.distance(X[:5]).shape == (5, 5)
     words = ["".join(rng.choice(list("ab" if c else "cd"), size=12)) for c in y]
     for extension in ("ridge", "nystrom"):
-        metric = mf.learn(words, mf.Labels(y), method="simplenpkl", kernel=Spectrum(k=2), extension=extension)
+        metric = mf.learn(
+            words, mf.Labels(y), method="simplenpkl", C=2.0, n_components=6, kernel=Spectrum(k=2), extension=extension
+        )
         D = metric.distance(words)
         assert D[np.ix_(y == 0, y == 1)].mean() > 2 * D[np.ix_(y == 0, y == 0)].mean()
 
@@ -523,7 +553,7 @@ def test_duplicate_and_reversed_pairs_count_once():
         n=60,
     )
     assert messy.repeated == pairs.size + 5
-    one, two = (mf.learn(X, p, method="simplenpkl") for p in (pairs, messy))
+    one, two = (mf.learn(X, p, method="simplenpkl", kernel="rbf", C=2.0, n_components=6) for p in (pairs, messy))
     assert one.report.objective == two.report.objective
     assert_array_equal(one.report.embedding, two.report.embedding)
 
@@ -539,7 +569,9 @@ def test_contradictory_and_self_pairs_are_errors(similar, dissimilar, words):
 
 def test_a_must_link_and_cannot_link_through_a_chain_is_no_contradiction():
     X, _ = clusters(40)
-    metric = mf.learn(X, mf.Pairs([(0, 1), (1, 2)], [(0, 2)], n=40), method="simplenpkl")
+    metric = mf.learn(
+        X, mf.Pairs([(0, 1), (1, 2)], [(0, 2)], n=40), method="simplenpkl", kernel="rbf", C=2.0, n_components=6
+    )
     assert metric.report.gap >= 0
 
 
@@ -563,7 +595,7 @@ def test_active_pairs_are_those_at_the_most_uncertain_rows(share):
         rows.add(row)
         chosen |= {p for p in range(relations.p) if relations.i[p] == row or relations.j[p] == row}
     assert set(kept.tolist()) == chosen
-    report = mf.learn(X, pairs, method="simplenpkl", kernel=kernel, active=share).report
+    report = mf.learn(X, pairs, method="simplenpkl", C=2.0, n_components=6, kernel=kernel, active=share).report
     assert report.pairs == len(chosen) >= share * relations.p
 
 
@@ -576,12 +608,33 @@ def test_no_positive_eigenvalue_names_the_smallest_c():
     pairs = mf.Pairs([], [(0, 29), (3, 20)], n=30)
     for loss in LOSSES:
         with pytest.raises(InputError, match=r"C=0.01 is too small.*smallest C that gives a kernel is about") as error:
-            mf.learn(X, pairs, method="simplenpkl", C=0.01, loss=loss, n_neighbors=4, graph="union")
+            mf.learn(
+                X,
+                pairs,
+                method="simplenpkl",
+                kernel="rbf",
+                n_components=6,
+                C=0.01,
+                loss=loss,
+                n_neighbors=4,
+                graph="union",
+            )
         least = float(str(error.value).split("about ")[1].split(",")[0])
-        metric = mf.learn(X, pairs, method="simplenpkl", C=1.02 * least, n_neighbors=4, graph="union")
+        metric = mf.learn(
+            X, pairs, method="simplenpkl", kernel="rbf", n_components=6, C=1.02 * least, n_neighbors=4, graph="union"
+        )
         assert len(metric.report.eigenvalues) >= 1
         with pytest.raises(InputError, match="too small"):
-            mf.learn(X, pairs, method="simplenpkl", C=0.97 * least, n_neighbors=4, graph="union")
+            mf.learn(
+                X,
+                pairs,
+                method="simplenpkl",
+                kernel="rbf",
+                n_components=6,
+                C=0.97 * least,
+                n_neighbors=4,
+                graph="union",
+            )
     relations = signed_pairs(pairs, "degree")
     L = graph_of(neighbors.graph(neighbors.search(X, 4)[0], kind="union")).laplacian
     assert smallest_weight(L, relations, 0.01) == pytest.approx(least, rel=1e-2)
@@ -594,7 +647,7 @@ def test_where_k_is_zero_the_sdp_solver_says_so_too():
     assert sdp(L, relations, 0.05, 16.0, "squared_hinge") == pytest.approx(0.025, abs=1e-7)
     options = {"C": 0.05, "loss": "squared_hinge", "n_neighbors": 3, "graph": "union"}
     with pytest.raises(InputError, match="too small"):
-        mf.learn(X, pairs, method="simplenpkl", **options)
+        mf.learn(X, pairs, method="simplenpkl", **{"kernel": "rbf", "C": 2.0, "n_components": 6, **options})
 
 
 @pytest.mark.parametrize("extension", ["ridge", "nystrom"])
@@ -604,7 +657,9 @@ def test_all_rows_isolated(monkeypatch, loss, extension):
     X, y = clusters(40)
     pairs = mf.Pairs.from_labels(y, components=0.7, seed=0)
     monkeypatch.setattr(neighbors, "graph", lambda indices, *, kind: sparse.csr_array((40, 40)))
-    metric = mf.learn(X, pairs, method="simplenpkl", loss=loss, extension=extension)
+    metric = mf.learn(
+        X, pairs, method="simplenpkl", kernel="rbf", C=2.0, n_components=6, loss=loss, extension=extension
+    )
     report = metric.report
     assert report.isolated == 40
     assert report.edges == 0
@@ -619,7 +674,9 @@ def test_isolated_rows_with_and_without_pairs():
     X, _ = clusters(50)
     X[:6] += 20.0 * 3.0 ** np.arange(6)[:, None]  # nobody's neighbours
     pairs = mf.Pairs([(0, 10), (1, 11), (20, 21)], [(0, 30)], n=50)
-    report = mf.learn(X, pairs, method="simplenpkl", n_neighbors=4, n_components=None, normalize=False).report
+    report = mf.learn(
+        X, pairs, method="simplenpkl", kernel="rbf", C=2.0, n_neighbors=4, n_components=None, normalize=False
+    ).report
     blank = ~report.embedding.any(axis=1)
     assert blank[2:6].all()
     assert not blank[0]
@@ -635,7 +692,9 @@ def test_disconnected_graphs(rng):
     pairs = mf.Pairs.from_labels(y, components=0.9, closure=False, seed=0)
     for solver in ("arpack", "lanczos", "dense"):
         options = {"eigensolver": solver, "n_components": None, "normalize": False, "tol": 1e-7, "n_neighbors": 8}
-        report = mf.learn(X, pairs, method="simplenpkl", **options).report
+        report = mf.learn(
+            X, pairs, method="simplenpkl", **{"kernel": "rbf", "C": 2.0, "n_components": 6, **options}
+        ).report
         A = -dense_laplacian(X, 8)
         for i, j, t, w in listed(pairs, "degree"):
             A[i, j] += w * t
@@ -656,7 +715,9 @@ def test_degenerate_cliques(solver):
     pairs = mf.Pairs(similar, n=copies * size)
     options = {"pair_weights": "uniform", "n_neighbors": 4, "normalize": False, "C": 1.0, "tol": 1e-6}
     for k in (7, copies, None):
-        metric = mf.learn(X, pairs, method="simplenpkl", eigensolver=solver, n_components=k, **options)
+        metric = mf.learn(
+            X, pairs, method="simplenpkl", eigensolver=solver, n_components=k, **{"kernel": "rbf", "C": 2.0, **options}
+        )
         A = -dense_laplacian(X[:size], 4)
         A += (np.ones((size, size)) - np.eye(size)) / 2
         w = np.linalg.eigvalsh(A)[::-1]
@@ -670,7 +731,9 @@ def test_degenerate_cliques(solver):
 def test_one_positive_eigenvalue_is_said():
     """On a dense graph with a small C the embedding is a sign; the note says what to change."""
     X, y = clusters(100, apart=3.0)
-    metric = mf.learn(X, mf.Labels(y), method="simplenpkl", C=0.8, n_neighbors=40, graph="union")
+    metric = mf.learn(
+        X, mf.Labels(y), method="simplenpkl", kernel="rbf", n_components=6, C=0.8, n_neighbors=40, graph="union"
+    )
     assert metric.report.embedding.shape == (100, 1)
     assert set(np.round(metric.report.embedding.ravel(), 12)) == {-1.0, 1.0}
     assert any("larger C" in note and "n_neighbors" in note for note in metric.report.notes)
@@ -720,7 +783,17 @@ def test_ridge_does_not_interpolate(rng):
 def test_nystrom_is_the_graphs_own_equation():
     X, _ = clusters(120)
     pairs = mf.Pairs([(0, 1)], [(2, 3), (4, 50)], n=120)
-    metric = mf.learn(X, pairs, method="simplenpkl", extension="nystrom", n_neighbors=6, graph="union", C=3.0)
+    metric = mf.learn(
+        X,
+        pairs,
+        method="simplenpkl",
+        kernel="rbf",
+        n_components=6,
+        extension="nystrom",
+        n_neighbors=6,
+        graph="union",
+        C=3.0,
+    )
     kernel = metric.kernel
     assert isinstance(kernel, GraphExtension)
     near = neighbors.search(X, 6, queries=X[:9] + 0.01, method="exact")[0]
@@ -728,7 +801,16 @@ def test_nystrom_is_the_graphs_own_equation():
     assert_allclose(metric.transform(X[:9] + 0.01), unit_rows(E), atol=1e-12)
     # at a training row without pairs the eigenvector's equation holds with that row's own neighbours
     plain = mf.learn(
-        X, pairs, method="simplenpkl", extension="nystrom", n_neighbors=6, graph="union", C=3.0, normalize=False
+        X,
+        pairs,
+        method="simplenpkl",
+        kernel="rbf",
+        n_components=6,
+        extension="nystrom",
+        n_neighbors=6,
+        graph="union",
+        C=3.0,
+        normalize=False,
     )
     L = dense_laplacian(X, 6, "union")
     degrees = (L < 0).sum(axis=1)
@@ -742,7 +824,7 @@ def test_nystrom_is_the_graphs_own_equation():
 def test_new_rows_land_with_their_class(extension):
     X, y = clusters(600, classes=3, seed=1, apart=4.0)
     pairs = mf.Pairs.from_labels(y[:400], components=0.8, seed=0)
-    metric = mf.learn(X[:400], pairs, method="simplenpkl", extension=extension)
+    metric = mf.learn(X[:400], pairs, method="simplenpkl", kernel="rbf", C=2.0, n_components=6, extension=extension)
     from sklearn.neighbors import KNeighborsClassifier
 
     near = KNeighborsClassifier(5).fit(metric.transform(X[:400]), y[:400])
@@ -754,7 +836,7 @@ def test_new_rows_land_with_their_class(extension):
 def test_files_pickles_and_sums(extension, form, tmp_path):
     X, y = clusters(80)
     rows = sparse.csr_array(X) if form == "csr" else X
-    metric = mf.learn(rows, mf.Labels(y), method="simplenpkl", extension=extension)
+    metric = mf.learn(rows, mf.Labels(y), method="simplenpkl", kernel="rbf", C=2.0, n_components=6, extension=extension)
     metric.save(tmp_path / "m.metric")
     copy = mf.load(tmp_path / "m.metric")
     assert copy.kernel == metric.kernel
@@ -788,8 +870,10 @@ def test_dask_gives_the_same(options):
     X, y = clusters(300, d=9)
     X = np.round(X, 1)  # ties
     pairs = mf.Pairs.from_labels(y, components=0.7, seed=0)
-    here = mf.learn(X, pairs, method="simplenpkl", **options)
-    there = mf.learn(as_dask(X, (70, -1)), pairs, method="simplenpkl", **options)
+    here = mf.learn(X, pairs, method="simplenpkl", **{"kernel": "rbf", "C": 2.0, "n_components": 6, **options})
+    there = mf.learn(
+        as_dask(X, (70, -1)), pairs, method="simplenpkl", **{"kernel": "rbf", "C": 2.0, "n_components": 6, **options}
+    )
     assert_allclose(there.report.embedding, here.report.embedding, atol=1e-8)
     assert there.report.edges == here.report.edges
     assert_allclose(there.distance(X[:50]), here.distance(X[:50]), atol=1e-8)
@@ -851,28 +935,35 @@ def test_the_papers_setting():
 
 def test_with_the_linear_loss_b_only_scales(small):
     X, pairs = small
-    one, four = (mf.learn(X, pairs, method="simplenpkl", B=B, normalize=False).report for B in (10.0, 160.0))
+    one, four = (
+        mf.learn(X, pairs, method="simplenpkl", kernel="rbf", C=2.0, n_components=6, B=B, normalize=False).report
+        for B in (10.0, 160.0)
+    )
     assert_allclose(four.embedding, 2 * one.embedding, rtol=1e-9)
     assert one.B_share == pytest.approx(10 / 44**2)
 
 
 def test_neighbours_are_few_on_few_rows_and_never_too_many():
     X, y = clusters(30)
-    assert mf.learn(X, mf.Labels(y), method="simplenpkl").report.n_neighbors == 2
-    metric = mf.learn(X, mf.Labels(y), method="simplenpkl", n_neighbors=99)
+    assert mf.learn(X, mf.Labels(y), method="simplenpkl", kernel="rbf", C=2.0, n_components=6).report.n_neighbors == 2
+    metric = mf.learn(X, mf.Labels(y), method="simplenpkl", kernel="rbf", C=2.0, n_components=6, n_neighbors=99)
     assert metric.report.n_neighbors == 29
     assert any("lowered to 29" in note for note in metric.report.notes)
     X, y = clusters(1000)
-    assert mf.learn(X, mf.Labels(y), method="simplenpkl").report.n_neighbors == 20
+    assert mf.learn(X, mf.Labels(y), method="simplenpkl", kernel="rbf", C=2.0, n_components=6).report.n_neighbors == 20
 
 
 def test_normalised_rows_have_norm_one_and_truncation_comes_after_a_hinge(small):
     X, pairs = small
-    report = mf.learn(X, pairs, method="simplenpkl").report
+    report = mf.learn(X, pairs, method="simplenpkl", kernel="rbf", C=2.0, n_components=6).report
     norms = np.linalg.norm(report.embedding, axis=1)
     assert_allclose(norms[norms > 0], 1, rtol=1e-12)
-    full = mf.learn(X, pairs, method="simplenpkl", loss="squared_hinge", n_components=None, normalize=False).report
-    cut = mf.learn(X, pairs, method="simplenpkl", loss="squared_hinge", n_components=3, normalize=False).report
+    full = mf.learn(
+        X, pairs, method="simplenpkl", kernel="rbf", C=2.0, loss="squared_hinge", n_components=None, normalize=False
+    ).report
+    cut = mf.learn(
+        X, pairs, method="simplenpkl", kernel="rbf", C=2.0, loss="squared_hinge", n_components=3, normalize=False
+    ).report
     assert cut.objective == full.objective
     assert_array_equal(cut.embedding, full.embedding[:, :3])
 
@@ -880,7 +971,7 @@ def test_normalised_rows_have_norm_one_and_truncation_comes_after_a_hinge(small)
 def test_same_seed_same_answer_and_progress():
     X, y = clusters(700)
     pairs = mf.Pairs.from_labels(y, components=0.7, seed=0)
-    one, two = (mf.learn(X, pairs, method="simplenpkl", seed=4) for _ in range(2))
+    one, two = (mf.learn(X, pairs, method="simplenpkl", kernel="rbf", C=2.0, n_components=6, seed=4) for _ in range(2))
     assert_array_equal(one.report.embedding, two.report.embedding)
     steps = []
     problem = Problem(represent(RBF(0.1), X), pairs, 0, lambda k, total=None, **info: steps.append((k, info)))
@@ -894,7 +985,9 @@ def test_contract():
     for options in ({"extension": "nystrom"}, {"loss": "hinge", "tol": 1e-3}, {"graph": "union", "normalize": False}):
         check_solver(SimpleNPKL(**options), Linear())
     X, y = clusters(50)
-    assert isinstance(mf.learn(X, mf.Labels(y), method="simplenpkl").kernel, RidgeExtension)
+    assert isinstance(
+        mf.learn(X, mf.Labels(y), method="simplenpkl", kernel="rbf", C=2.0, n_components=6).kernel, RidgeExtension
+    )
     assert PositivePart.__dataclass_params__.frozen
 
 
@@ -904,9 +997,16 @@ def test_memory_is_linear_in_the_rows():
 
     X, y = clusters(6000, d=3)
     pairs = mf.Pairs.from_labels(y, n_pairs=3000, seed=0)
-    mf.learn(X[:600], mf.Pairs.from_labels(y[:600], n_pairs=300, seed=0), method="simplenpkl", kernel=Linear())
+    mf.learn(
+        X[:600],
+        mf.Pairs.from_labels(y[:600], n_pairs=300, seed=0),
+        method="simplenpkl",
+        C=2.0,
+        n_components=6,
+        kernel=Linear(),
+    )
     tracemalloc.start()
-    mf.learn(X, pairs, method="simplenpkl", kernel=Linear())
+    mf.learn(X, pairs, method="simplenpkl", C=2.0, n_components=6, kernel=Linear())
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 6000 * 6000 * 8 / 6
@@ -933,7 +1033,9 @@ def adult_like(n, seed=0):
 def scores(X, y, pairs, **options):
     from sklearn.metrics import adjusted_rand_score
 
-    metric = mf.learn(sparse.csr_array(X), pairs, method="simplenpkl", **options)
+    metric = mf.learn(
+        sparse.csr_array(X), pairs, method="simplenpkl", **{"kernel": "rbf", "C": 2.0, "n_components": 6, **options}
+    )
     labels = mf.tasks.constrained_kmeans(metric.report.embedding, 2).labels
     return 100 * adjusted_rand_score(y, labels), metric
 
@@ -958,7 +1060,7 @@ def test_a1a_and_its_held_out_rows(data_folder):
     X, y = mf.datasets.load("a1a")
     A, b = mf.datasets.load("a1a.t")
     pairs = mf.Pairs.from_labels(y, components=0.7, seed=0)
-    metric = mf.learn(X, pairs, method="simplenpkl")
+    metric = mf.learn(X, pairs, method="simplenpkl", kernel="rbf", C=2.0, n_components=6)
     found = mf.tasks.constrained_kmeans(metric.report.embedding, 2)
     assert 100 * adjusted_rand_score(y, found.labels) > 45
     E = metric.transform(A[:5000])
@@ -973,7 +1075,7 @@ def test_no_pair_after_conversion_is_an_error_and_not_a_hang():
     X = np.random.default_rng(0).normal(size=(30, 3))
     for nothing in (mf.Chunklets(np.arange(30)), mf.Triplets([(0, 1, 2), (0, 2, 1)], n=30)):
         with pytest.raises(InputError, match="no relation after conversion"):
-            mf.learn(X, nothing, method="simplenpkl")
+            mf.learn(X, nothing, method="simplenpkl", kernel="rbf", C=2.0, n_components=6)
 
 
 def test_the_search_for_the_smallest_weight_ends():
@@ -987,13 +1089,13 @@ def test_the_search_for_the_smallest_weight_ends():
 def test_rows_that_the_kernel_cannot_tell_apart_are_an_error(X, kernel):
     pairs = mf.Pairs.from_labels(np.arange(30) % 3, components=0.7, seed=0)
     with pytest.raises(InputError, match="choose another kernel"):
-        mf.learn(X, pairs, method="simplenpkl", kernel=kernel)
+        mf.learn(X, pairs, method="simplenpkl", C=2.0, n_components=6, kernel=kernel)
 
 
 def test_optimal_is_said_of_the_full_spectrum_only():
     X = np.random.default_rng(0).normal(size=(60, 3))
     pairs = mf.Pairs.from_labels(np.arange(60) % 3, components=0.5, seed=0)
-    cut, full = (mf.learn(X, pairs, method="simplenpkl", n_components=r) for r in (2, None))
+    cut, full = (mf.learn(X, pairs, method="simplenpkl", kernel="rbf", C=2.0, n_components=r) for r in (2, None))
     assert cut.report.status == "truncated"
     assert cut.report.gap > 1e-3 * abs(cut.report.objective)
     assert full.report.status == "optimal"

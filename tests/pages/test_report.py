@@ -84,7 +84,7 @@ def test_one_of_anything_is_singular():
 
 def test_arrays_inside_the_kernel_that_a_fit_started_from_are_not_printed(fit):
     _, X, y = fit
-    first = mf.learn(X, y, method="krca")
+    first = mf.learn(X, y, method="krca", kernel="rbf")
     page = report.html(mf.learn(X, y, method="krca", kernel=first), y)
     assert "starting from ChunkletKernel(base=RBF(gamma=" in page
     assert "rows=array(…), sizes=array(…), factor=array(…)" in page
@@ -220,8 +220,8 @@ def test_many_rows_are_sampled_and_the_page_says_so(monkeypatch):
 
 def test_the_start_of_a_fit_is_known_or_asked_for(fit):
     metric, X, y = fit
-    assert report.starting_kernel(metric, X) == mf.kernels.RBF().resolve(X, seed=0)
-    assert metric.start == mf.kernels.RBF().resolve(X, seed=0)
+    start = mf.kernels.Standardized(mf.kernels.RBF(), by="range").resolve(X, seed=0)
+    assert report.starting_kernel(metric, X) == metric.start == start
     mixed = 0.5 * metric + 0.5 * metric
     assert mixed.start == 0.5 * metric.start + 0.5 * metric.start
     assert "by 0.5 · (lpdesign)" in report.html(mixed, y)

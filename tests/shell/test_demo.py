@@ -25,7 +25,9 @@ def test_demo_prints_scores_before_and_after_and_writes_report_and_picture(here,
         assert (f"\n  {entry.name} " in out) == (entry.name in shown)
     for kind in ("gap", "bound", "residual"):
         assert re.search(rf" {kind} \d\.\de-\d\d ", out)
-    assert "krca (kernel=Linear(), epsilon=0.0)" in out
+    assert "krca (kernel=linear, epsilon=0.0)" in out
+    assert "krca (kernel=standardized(rbf))" in out
+    assert "mf.learn(X, y), the first call" in out
     for line, following in pairwise(lines):  # what the advice says is tried before a method is called worse
         if line.error[1] > line.error[0] and not line.metric.start.scale_free:
             assert following.method == line.method
@@ -42,5 +44,5 @@ def test_demo_prints_scores_before_and_after_and_writes_report_and_picture(here,
     monkeypatch.setattr(demo, "halves", lambda: iter([every[0]]))
     assert run("demo", "--json") == 0
     told = json.loads(capsys.readouterr().out)
-    assert {line["method"] for line in told["lines"]} == shown
-    assert min(line["error"][1] for line in told["lines"]) < 0.05 < told["lines"][0]["error"][0]
+    assert {line["method"] for line in told["lines"]} == shown | {demo.FIRST}
+    assert told["lines"][0]["error"][1] < 0.05

@@ -37,7 +37,7 @@ def test_learn_from_labels_says_what_changed_and_saves(here, capsys):
         (["toy.csv", "--label", "class", "--drop", "group"], None),
         (["toy.csv", "--groups", "group", "--drop", "class"], "krca"),
         (["bare.csv", "--pairs", "pairs.csv"], None),
-        (["bare.csv", "--triplets", "t.csv"], "lpdesign"),
+        (["bare.csv", "--triplets", "t.csv"], None),
         (["toy.npy", "--label", "labels.csv"], None),
         (["p.fasta", "--label", "description", "--method", "krca"], "krca"),
     ],
@@ -92,9 +92,11 @@ def test_what_to_try_is_said_where_less_holds_than_before(here, capsys, monkeypa
 
         monkeypatch.setattr("metricforge.shell.learn.satisfied", count)
 
-    tries = "try --standardize if columns are on different scales, or another --method ("
+    tries = "try another --method ("
+    scaled = "try --standardize if columns are on different scales, or another --method ("
     for values, hint, said in (
         ([(80, 50, 50), (79, 60, 60)], ["--label", "class", "--drop", "group"], tries),
+        ([(80, 50, 50), (79, 60, 60)], ["--label", "class", "--drop", "group", "--kernel", "rbf"], scaled),
         ([(80, 50, 50), (80, 40, 40)], ["--label", "class", "--drop", "group"], ""),
         (
             [(80, 50, 50), (79, 60, 60)],
@@ -128,7 +130,8 @@ def test_kernels_that_only_a_fit_makes_are_not_offered(here, capsys):
 def test_a_column_that_drowns_the_others_is_pointed_out(here, capsys):
     assert run("datasets", "wine", "-o", "wine.csv") == 0
     for words, said in (
-        ([], True),
+        ([], False),
+        (["--kernel", "rbf"], True),
         (["--method", "lpdesign"], False),
         (["--method", "krca", "--kernel", "linear", "--option", "epsilon=0"], False),
     ):
@@ -168,7 +171,6 @@ def test_standardized_columns(here):
     assert cli.main(["learn", "wine.csv", "--label", "n", "--method", "krca", "--standardize", "-o", "a.metric"]) == 0
     Path("run.toml").write_text('data = "wine.csv"\nlabel = "n"\nmethod = "krca"\nstandardize = true\n')
     assert cli.main(["learn", "--config", "run.toml", "-o", "b.metric"]) == 0
-    kernel = mf.kernels.Standardized(mf.kernels.RBF("median"))
-    wanted = mf.learn(X, y, method="krca", kernel=kernel).distance(X[:9])
+    wanted = mf.learn(X, y, method="krca", kernel=mf.kernels.Standardized()).distance(X[:9])
     for name in ("a.metric", "b.metric"):
         np.testing.assert_allclose(mf.load(name).distance(X[:9]), wanted)

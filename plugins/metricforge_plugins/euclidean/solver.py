@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from metricforge.constraints import Constraint, Labels
-from metricforge.kernels import Linear
+from metricforge.kernels import Linear, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.space import rows_seconds
 
@@ -25,4 +25,10 @@ class Euclidean(Solver):
         return Solution(problem.kernel, Status.OPTIMAL, objective=0.0, certificate=certificate)
 
 
-METHOD = Method(constraint=Labels, kernel=Linear(), solver=Euclidean(), baseline=True, cost=rows_seconds)
+METHOD = Method(
+    constraint=Labels,
+    kernel=Standardized(Linear(), by="range"),
+    solver=Euclidean(),
+    baseline=True,
+    cost=rows_seconds,
+)

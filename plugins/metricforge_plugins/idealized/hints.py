@@ -37,7 +37,7 @@ Array = NDArray[Any]
 
 FROM_LABELS = 5
 """What ``neighbors="auto"`` takes of each kind for each row when pairs are built from labels."""
-DEFAULT_C = 1000.0
+DEFAULT_C = 100.0
 """C_S and C_D where none is given, in units of 1 / mean ‖z‖²."""
 
 KEPT_BYTES = 2**26

@@ -17,7 +17,7 @@ from metricforge import psd as _psd
 from metricforge.checks import number, number_or, one_of, whole_number
 from metricforge.constraints import Constraint, Labels, Pairs
 from metricforge.errors import ConvergenceWarning, InputError
-from metricforge.kernels import Kernel, Linear
+from metricforge.kernels import Kernel, Linear, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import ComparedByContent
 
@@ -49,11 +49,11 @@ class Idealized(ComparedByContent, Solver):
 
     Parameters
     ----------
-    nu : float in [0, 1], default=0.2
+    nu : float in [0, 1], default=0.8
         ν: a lower bound on the share of dissimilar pairs that support the solution and, when γ > 0, an upper bound on
         the share that violates the margin (Proposition 3).
     c_similar, c_dissimilar : float > 0, optional
-        C_S and C_D; default 1000 / mean ‖z‖².  They mean what the problem above says on the features as they are.
+        C_S and C_D; default 100 / mean ‖z‖².  They mean what the problem above says on the features as they are.
     psd : {"exact", "project", "paper"}, default="exact"
         "exact" imposes B ⪰ 0; "project" solves without it and takes the PSD part of the optimum; "paper" leaves that
         optimum as it is: distances may then be zero between different rows, and there is no embedding.
@@ -84,7 +84,7 @@ class Idealized(ComparedByContent, Solver):
 
     accepts: ClassVar[tuple[type[Constraint], ...]] = (Pairs, Labels)
 
-    nu: float = 0.2
+    nu: float = 0.8
     c_similar: float | None = None
     c_dissimilar: float | None = None
     psd: str = "exact"
@@ -282,5 +282,10 @@ def _as_metric(M: Any) -> Array:
 
 
 METHOD = Method(
-    constraint=Pairs, kernel=Linear(), solver=Idealized(), order=1, cost=fit_seconds, explicit_columns=10_000
+    constraint=Pairs,
+    kernel=Standardized(Linear(), by="range"),
+    solver=Idealized(),
+    order=2,
+    explicit_columns=10_000,
+    cost=fit_seconds,
 )

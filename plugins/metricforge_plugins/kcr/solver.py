@@ -13,7 +13,7 @@ from metricforge import rows as _rows
 from metricforge.checks import number_or, one_of, whole_number, whole_number_or
 from metricforge.constraints import Constraint, Labels
 from metricforge.errors import ConvergenceWarning, InputError
-from metricforge.kernels import RBF, Kernel, Mixture
+from metricforge.kernels import RBF, Kernel, Mixture, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array
 from metricforge.space import FeatureMap, LearnedKernel, Size, represent, space_seconds
@@ -376,4 +376,11 @@ def seconds(size: Size) -> float:
     return space_seconds(size, n) + 1e-9 * (0.1 * n * size.m**2 + steps * step + checks * check)
 
 
-METHOD = Method(constraint=Labels, kernel=RBF("median"), solver=KCR(), order=1, cost=seconds)
+METHOD = Method(
+    constraint=Labels,
+    kernel=Standardized(RBF("median"), by="range"),
+    solver=KCR(),
+    order=2,
+    cost=seconds,
+    provides=("radius",),
+)

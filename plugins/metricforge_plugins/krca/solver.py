@@ -9,10 +9,10 @@ import numpy as np
 
 from metricforge import rows as _rows
 from metricforge.checks import nearest, number, number_or, one_of, whole_number
-from metricforge.constraints import Chunklets, Constraint
+from metricforge.constraints import Chunklets, Constraint, Pairs
 from metricforge.errors import InputError, UnknownNameError
-from metricforge.kernels import RBF, Kernel, Linear
-from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
+from metricforge.kernels import RBF, Kernel, Linear, Standardized
+from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status, Use
 from metricforge.rows import Array, as_float64
 from metricforge.space import Size, check_memory, explicit_width, rows_seconds, space_seconds
 
@@ -21,8 +21,9 @@ from .factor import Factor
 from .kernel import ChunkletKernel, ScatterKernel
 from .scatter import scatter
 
-MULTIPLE = 5.0
-"""epsilon="auto" in mean eigenvalues of C; on the data sets of the paper's Table IV, 5 to 100 do well."""
+MULTIPLE, LEAST_MULTIPLE = 5.0, 0.02
+"""epsilon="auto" in mean eigenvalues of C: the largest and, for explicit features, the smallest multiple.  With a
+Gaussian kernel on the data sets of the paper's Table IV, 5 to 100 do well."""
 VALUES, SQUARES = 1e-14, 1e-28
 """Below this share of the mean k(x, x), ε or an eigenvalue of C is rounding error: of values of k, or of squares of
 explicit features."""
@@ -54,9 +55,11 @@ class KernelRCA(Solver):
     Parameters
     ----------
     epsilon : "auto" or float >= 0
-        ε of eq. (6).  "auto" is 5 times the mean of the min(n − #groups, number of features) eigenvalues of C that can
-        differ from 0.  0 is linear relevant component analysis without regularisation; it needs explicit features
-        (``kernel=mf.kernels.Linear()``) and groups that vary in every direction.
+        ε of eq. (6).  "auto" is a multiple of the mean of the min(n − #groups, d) eigenvalues of C that can differ from
+        0, d the number of features.  With explicit features, such as those of a linear kernel, the multiple is
+        (d / (n − #groups))², at least 0.02 and at most 5: the fewer rows there are for each feature, the less C is
+        worth.  With other kernels it is 5.  0 is linear relevant component analysis without regularisation; it needs
+        explicit features and groups that vary in every direction.
 
     References
     ----------
@@ -89,8 +92,9 @@ class KernelRCA(Solver):
         problem.step(1, 2)
         count = min(groups.contrasts, explicit_width(kernel, rows) or groups.contrasts)
         trace = float(G.trace()) / groups.n
-        epsilon, choice = self._choose(trace / count, VALUES * float(kernel.diag(rows).mean()))
-        _check_positive(epsilon, "this kernel is represented by its values", trace / count)
+        times = multiple(explicit_width(kernel, rows), groups.contrasts)
+        epsilon, choice = self._choose(trace / count, times, VALUES * float(kernel.diag(rows).mean()))
+        _check_positive(epsilon, "this kernel is represented by its values", times * trace / count)
         learned, objective, gap = _factorised(kernel, rows, groups.sizes, groups.n * epsilon, problem.seed, G)
         _check_digits(learned)
         outcome = {**_outcome(learned.n, epsilon, "exact", groups), **choice}
@@ -102,14 +106,15 @@ class KernelRCA(Solver):
         mean = float(S.trace()) / groups.n / min(groups.contrasts, len(S))
         sample = as_float64(_rows.take(problem.rows, groups.order[_rows.draw(groups.n, 1000, problem.seed)]))
         rounding = SQUARES if space.map.exact else VALUES
-        epsilon, choice = self._choose(mean, rounding * float(problem.kernel.diag(sample).mean()))
+        times = multiple(len(S) if space.map.exact else None, groups.contrasts)
+        epsilon, choice = self._choose(mean, times, rounding * float(problem.kernel.diag(sample).mean()))
         if not space.map.exact:
-            _check_positive(epsilon, "landmarks do not span the whole kernel", mean)
+            _check_positive(epsilon, "landmarks do not span the whole kernel", times * mean)
         learned = ScatterKernel.of(space.map, S, groups.n, epsilon)
         outcome = {**_outcome(groups.n, epsilon, "features", groups), **choice, "left_out": space.left_out()}
         return _solution(learned, *_check_scatter(learned, problem.seed), outcome, _notes(groups))
 
-    def _choose(self, mean: float, rounding: float) -> tuple[float, dict[str, Any]]:
+    def _choose(self, mean: float, times: float, rounding: float) -> tuple[float, dict[str, Any]]:
         """Return ε, and the entries of the outcome that say how it was chosen."""
         if isinstance(self.epsilon, str):
             if not mean > rounding:
@@ -119,12 +124,12 @@ class KernelRCA(Solver):
                 )
             if mean < LEAST:
                 raise InputError(f"X: the mean eigenvalue of C is {mean:.3g}, and its inverse overflows; rescale X")
-            return MULTIPLE * mean, {"epsilon_rule": f"{MULTIPLE:g} × mean eigenvalue of C", "mean_eigenvalue": mean}
+            return times * mean, {"epsilon_rule": f"{times:.3g} × mean eigenvalue of C", "mean_eigenvalue": mean}
         floor = max(rounding, LEAST)
         if 0 < self.epsilon <= floor:
             raise InputError(
                 f"epsilon={self.epsilon:g} is lost to rounding: with these values of the kernel it must exceed "
-                f'{floor:.1g}; give a larger one or "auto" ({MULTIPLE * mean:.3g} here)'
+                f'{floor:.1g}; give a larger one or "auto" ({times * mean:.3g} here)'
             )
         return float(self.epsilon), {"epsilon_rule": "given", "mean_eigenvalue": mean}
 
@@ -168,6 +173,15 @@ class KernelRCA(Solver):
             "hold": hold,
         }
         return _solution(learned, objective, max(gap, earlier_gap), outcome, _notes(groups))
+
+
+def multiple(width: int | None, contrasts: int) -> float:
+    """Return epsilon="auto" in mean eigenvalues of C, for explicit features of this width or None for others.
+
+    The eigenvalues of a covariance of ``contrasts`` = n − #groups differences in ``width`` dimensions are spread about
+    the true ones by the ratio of the two.
+    """
+    return MULTIPLE if width is None else float(np.clip((width / contrasts) ** 2, LEAST_MULTIPLE, MULTIPLE))
 
 
 def _add_rows(metric: Any, X: Any, groups: Groups, hold: str) -> tuple[ChunkletKernel, float, float]:
@@ -291,11 +305,11 @@ def _check_digits(learned: ChunkletKernel) -> None:
         )
 
 
-def _check_positive(epsilon: float, why: str, mean: float) -> None:
+def _check_positive(epsilon: float, why: str, automatic: float) -> None:
     if epsilon == 0:
         raise InputError(
             'epsilon=0 needs explicit features, no more of them than rows (kernel=mf.kernels.Linear(), rank="auto"), '
-            f'but {why}; give a positive epsilon or "auto" ({MULTIPLE * mean:.3g} here)'
+            f'but {why}; give a positive epsilon or "auto" ({automatic:.3g} here)'
         )
 
 
@@ -379,14 +393,20 @@ def _seconds(size: Size) -> float:
     return rows_seconds(size) + space_seconds(size) + 1e-9 * (4.6 * n * m + 0.1 * m**3)
 
 
+def _similar_only(pairs: Pairs) -> bool:
+    """Return whether dissimilar pairs, which this method does not use, are missing."""
+    return not len(pairs.dissimilar)
+
+
 METHOD = Method(
     constraint=Chunklets,
-    kernel=RBF("median"),
+    kernel=Standardized(Linear(), by="range"),
     solver=KernelRCA(),
     order=1,
-    settings=({"kernel": Linear(), "epsilon": 0.0},),
+    uses=(Use(Pairs, 1, when=_similar_only),),
+    settings=({"kernel": Standardized(RBF("median"), by="range")}, {"kernel": Linear(), "epsilon": 0.0}),
     scale_free=_scale_free,
     cost=_seconds,
 )
-"""A Gaussian of the median width, the kernel of the paper for vectors.  With a linear kernel the method is plain
-relevant component analysis, which cannot learn an XOR."""
+"""Linear on scaled columns: with groups over a third of the rows it gains twice as much as a Gaussian of the median
+width, the kernel of the paper.  Only the Gaussian learns an XOR."""

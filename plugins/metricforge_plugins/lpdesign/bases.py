@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metricforge.errors import InputError
-from metricforge.kernels import Kernel, RateKernel, Transformed, Weak, check_on_vectors
+from metricforge.kernels import Kernel, RateKernel, Standardized, Transformed, Weak, check_on_vectors
 from metricforge.rows import Array, as_float64, column_range, count, draw, float_dtype, is_sparse, take, width
 from metricforge.space import check_memory
 
@@ -115,9 +115,15 @@ class _Family:
 
     def __init__(self, kernel: Kernel, rows: Any, widths: Sequence[float], seed: int) -> None:
         self.kernel, self.widths, self.rate = kernel, widths, 1.0
-        if isinstance(kernel, RateKernel):
+        if isinstance(kernel, Standardized) and isinstance(kernel.kernel, RateKernel):
+            # the rate on a line is in units of that line, so scaled columns give the same kernels
+            typical = replace(kernel, kernel=replace(kernel.kernel, gamma="median")).resolve(rows, seed=seed).kernel
+            self.kernel = kernel.kernel
+        elif isinstance(kernel, RateKernel):
             typical = replace(kernel, gamma="median").resolve(rows, seed=seed)
-            self.rate = float(kernel.gamma) / float(typical.gamma)
+        if isinstance(self.kernel, RateKernel):
+            assert isinstance(typical, RateKernel)
+            self.rate = float(self.kernel.gamma) / float(typical.gamma)
 
     def on(self, column: Array) -> list[Kernel]:
         if not isinstance(self.kernel, RateKernel):

@@ -13,7 +13,7 @@ import numpy as np
 from metricforge.checks import flag, number, numbers, one_of, whole_number
 from metricforge.constraints import Constraint, Triplets
 from metricforge.errors import ConvergenceWarning, InputError
-from metricforge.kernels import RBF, Kernel, Mixture, Weak
+from metricforge.kernels import RBF, Kernel, Mixture, Standardized, Weak
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array, as_float64, blocks, count, draw, is_sparse, take, width
 from metricforge.rows.threads import sum_chunks
@@ -40,6 +40,8 @@ ROUNDS = 10
 """Maximal number of changes of basis; four give most of the gain between dominance and positive semidefiniteness."""
 WORTHWHILE = 1e-3
 """Stop after a change of basis that lowers the cost by less than this share."""
+DIRECTED_COLUMNS = 500
+"""The largest number of columns with which bases="auto" learns directions, which costs O(d³) for each."""
 SPECTRUM_ROWS = 500
 """Number of rows on which the eigenvalues of a mixture with negative weights are computed."""
 
@@ -62,9 +64,10 @@ class LPDesign(Solver):
 
     Parameters
     ----------
-    bases : "weak", "weak+directions" or a list of kernels
+    bases : "auto", "weak", "weak+directions" or a list of kernels
         The base kernel on each feature; these and the base kernel on directions learned from the triples; or any
-        kernels, which under dd need not be positive semidefinite.
+        kernels, which under dd need not be positive semidefinite.  "auto" is "weak+directions" for the cone "nonneg"
+        and up to 500 features, beyond which directions cost more than the program; otherwise "weak".
     widths : numbers
         The rates of weak kernels, as multiples of the median rule on each feature or direction.
     cone : "nonneg", "dd" or "change-of-basis"
@@ -91,7 +94,7 @@ class LPDesign(Solver):
     eqs. (1)-(8).
     """
 
-    bases: Any = "weak"
+    bases: Any = "auto"
     widths: Any = (0.125, 1.0, 8.0)
     cone: str = "nonneg"
     sparsity: float = 1e-3
@@ -127,7 +130,8 @@ class LPDesign(Solver):
         ``groups=range(k)`` for (4) over weak kernels.  The report is in the scale of `LPDesign`; the printed objective
         is T times as large.
         """
-        return PaperLPDesign(**{"cone": "dd", "white": False, **options, "sparsity": gamma1, "trace": gamma2})
+        printed = {"bases": "weak", "cone": "dd", "white": False}
+        return PaperLPDesign(**{**printed, **options, "sparsity": gamma1, "trace": gamma2})
 
     def penalties(self, T: int, n: int) -> tuple[float, float]:
         """Return γ1 and γ2 of the paper for T triples and n rows."""
@@ -416,7 +420,8 @@ def make_bases(solver: LPDesign, problem: Problem, X: Any, triples: Array) -> tu
         return given
     made = weak_kernels(kernel, rows, solver.widths, seed=seed)
     check_values(made[:1], rows, definite=definite, seed=seed)
-    if solver.bases == "weak+directions":
+    automatic = solver.bases == "auto" and definite and (width(rows) or 0) <= DIRECTED_COLUMNS
+    if solver.bases == "weak+directions" or automatic:
         directions = triple_directions(X, triples, solver.n_directions, seed=seed)
         made += directed_kernels(kernel, rows, solver.widths, directions, seed=seed)
     return tuple(made)
@@ -458,12 +463,12 @@ class _DiagonalSums:
 
 def _as_bases(bases: Any) -> Any:
     if isinstance(bases, str):
-        if bases in ("weak", "weak+directions"):
+        if bases in ("auto", "weak", "weak+directions"):
             return bases
-        raise InputError(f'bases must be "weak", "weak+directions" or a list of kernels, got {bases!r}')
+        raise InputError(f'bases must be "auto", "weak", "weak+directions" or a list of kernels, got {bases!r}')
     kernels = tuple(bases) if isinstance(bases, list | tuple) else ()
     if not kernels or not all(isinstance(kernel, Kernel) for kernel in kernels):
-        raise InputError(f'bases must be "weak", "weak+directions" or a list of kernels, got {bases!r}')
+        raise InputError(f'bases must be "auto", "weak", "weak+directions" or a list of kernels, got {bases!r}')
     return kernels
 
 
@@ -481,4 +486,11 @@ def _seconds(size: Size) -> float:
     return rows_seconds(size) + 1e-9 * 7.4e4 * size.n * size.d
 
 
-METHOD = Method(constraint=Triplets, kernel=RBF("median"), solver=LPDesign(), order=1, scale_free=True, cost=_seconds)
+METHOD = Method(
+    constraint=Triplets,
+    kernel=Standardized(RBF("median"), by="range"),
+    solver=LPDesign(),
+    order=2,
+    scale_free=True,
+    cost=_seconds,
+)

@@ -10,7 +10,7 @@ import numpy as np
 
 from metricforge import neighbors
 from metricforge import rows as _rows
-from metricforge.kernels import RBF, Cauchy, Kernel, Linear
+from metricforge.kernels import RBF, Cauchy, Kernel, Linear, Standardized
 from metricforge.kernels.arithmetic import inverse_root
 from metricforge.rows import Array
 from metricforge.space import Space, explicit_map, explicit_width
@@ -137,11 +137,20 @@ def vectors(kernel: Kernel, X: Any) -> Any | None:
         return vectors(kernel.base or Linear(), X)
     if isinstance(kernel, Linear | Cauchy):
         return X
+    if isinstance(kernel, Standardized):
+        return vectors(kernel.kernel, scaled(kernel, X))
     own = kernel.embedding()
     if own is not None and own.exact:
         return own(X)
     width = explicit_width(kernel, X)
     return None if width is None else explicit_map(kernel, width)(X)
+
+
+def scaled(kernel: Standardized, X: Any) -> Any:
+    """Return the scaled rows: in memory in one piece, because sparse rows remain sparse, or lazy on dask."""
+    if not _rows.is_dask(X):
+        return kernel.transform(X)
+    return X.map_blocks(kernel.transform, dtype=_rows.float_dtype(X), meta=X._meta)
 
 
 def _search_by_kernel(kernel: Kernel, X: Any, k: int, *, queries: Any | None = None) -> tuple[Array, Array]:

@@ -12,11 +12,11 @@ import numpy as np
 from metricforge import eigen
 from metricforge import rows as _rows
 from metricforge.checks import flag, number, number_or, one_of, whole_number, whole_number_or
-from metricforge.constraints import Constraint, Pairs
+from metricforge.constraints import Constraint, Labels, Pairs, Triplets
 from metricforge.errors import ConvergenceWarning, InputError
-from metricforge.kernels import RBF
+from metricforge.kernels import RBF, Standardized
 from metricforge.kernels.arithmetic import inverse_root
-from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
+from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status, Use
 from metricforge.rows import Array
 from metricforge.space import FeatureMap, Size, Space, check_memory, represent, rows_seconds
 
@@ -116,13 +116,13 @@ class SimpleNPKL(Solver):
     """
 
     loss: str = "linear"
-    C: float = 2.0
+    C: float = 8.0
     B: float | None = None
     n_neighbors: int | str = "auto"
     graph: str = "mutual"
     pair_weights: str = "degree"
     normalize: bool = True
-    n_components: int | None = 6
+    n_components: int | None = 12
     extension: str = "ridge"
     active: float | None = None
     eigensolver: str = "auto"
@@ -380,4 +380,26 @@ def _seconds(size: Size) -> float:
     return rows_seconds(size) + 1e-9 * (0.21 * size.n**2 * size.d + 1e5 * size.n)
 
 
-METHOD = Method(constraint=Pairs, kernel=RBF("median"), solver=SimpleNPKL(), cost=_seconds)
+def _both_kinds(pairs: Pairs) -> bool:
+    """Return whether there are similar and dissimilar pairs: with one kind only, the kernel is worse than the start."""
+    return bool(len(pairs.similar)) and bool(len(pairs.dissimilar))
+
+
+def _pairs_of_both_kinds(labels: Labels) -> bool:
+    """Return whether two rows share a class, and two do not."""
+    return 1 < len(labels.classes) < labels.size
+
+
+_MEASURED: dict[str, Any] = {"most_rows": 10_000, "takes": ("vectors",), "dask": False}
+
+METHOD = Method(
+    constraint=Pairs,
+    kernel=Standardized(RBF("median"), by="range"),
+    solver=SimpleNPKL(),
+    uses=(
+        Use(Labels, 1, when=_pairs_of_both_kinds, **_MEASURED),
+        Use(Triplets, 1, **_MEASURED),
+        Use(Pairs, 1, when=_both_kinds, check_from=2.0, **_MEASURED),
+    ),
+    cost=_seconds,
+)

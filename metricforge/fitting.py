@@ -1,0 +1,234 @@
+"""Fit a plan on rows: represent the kernel, solve, and conclude with a Metric and its report."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import __version__, join
+from . import rows as _rows
+from .checks import first_rows
+from .constraints import Constraint, Distances
+from .join import Relations
+from .kernels import Kernel, Standardized
+from .metric import Metric, Report
+from .plans import Plan, declared_methods, find_kernel, with_options
+from .problem import Problem, Solution
+from .space import BUDGET, Space
+
+Array = NDArray[Any]
+
+WIDE = 30
+"""How many times as wide as the median column one must spread for a note."""
+
+
+@dataclass(frozen=True, eq=False)
+class Solved:
+    """A plan solved on rows, before the report.
+
+    Attributes
+    ----------
+    space : Space
+    relations : Relations
+    solution : Solution
+    spread : (d,) array or None
+        The standard deviations of the columns, unless the kernel measured the columns itself.
+    """
+
+    space: Space
+    relations: Relations
+    solution: Solution
+    spread: Array | None = None
+
+
+def solve(plan: Plan, rows: Any, relations: Relations, *, rank: str | int, seed: int, step: Any = None) -> Solved:
+    """Solve a plan on checked rows, from relations that its solver accepts."""
+    spread = None if _measures_columns(plan.kernel) else _spread(rows, plan.kernel)
+    space = join.make_space(plan.kernel, rows, rank, seed=seed, method=plan.method, constraint=relations.usable)
+    steps = {} if step is None else {"step": step}
+    with join.solving(plan.solver, space.representation, space.n, plan.name):
+        solution = plan.solver.solve(Problem(space, relations.usable, seed, **steps))
+    return Solved(space, relations, solution, spread)
+
+
+def fit(
+    plan: Plan,
+    rows: Any,
+    constraints: Any,
+    *,
+    rank: str | int,
+    seed: int,
+    columns: tuple[str, ...] = (),
+    choice: Mapping[str, Any] | None = None,
+) -> Metric:
+    """Return the metric that a plan learns on checked rows; ``choice`` are fields of the report on the choice."""
+    n = _rows.count(rows)
+    relations = join.relations(constraints, n, plan.solver.accepts, seed=seed, kind=plan.method.constraint)
+    started = time.perf_counter()
+    with join.progress(f"{plan.name} on {n} rows") as step:
+        solved = solve(plan, rows, relations, rank=rank, seed=seed, step=step)
+    seconds = time.perf_counter() - started
+    remarks = _remarks(plan, solved.space, solved.relations.given, solved.spread, columns)
+    notes = (*plan.notes, *remarks, *solved.solution.notes)
+    report = _report(plan, solved, notes, columns, seconds=seconds, seed=seed, choice=choice or {})
+    return Metric(
+        solved.solution.kernel,
+        report,
+        rows=rows,
+        solver=plan.solver,
+        rank=rank,
+        seed=seed,
+        start=solved.space.kernel,
+        columns=columns,
+    )
+
+
+# ------------------------------------------------------------------------------------------------------------- conclude
+
+
+def _report(
+    plan: Plan,
+    solved: Solved,
+    notes: tuple[str, ...],
+    columns: tuple[str, ...],
+    *,
+    seconds: float,
+    seed: int,
+    choice: Mapping[str, Any],
+) -> Report:
+    space, relations, solution = solved.space, solved.relations, solved.solution
+    values = {
+        "method": plan.name,
+        "kernel": _on_one_line(space.kernel),
+        "solver": repr(plan.solver),
+        **join.facts(solution),
+        "n": space.n,
+        "representation": space.representation,
+        "rank": space.rank,
+        "scaling": _scaling(space.kernel),
+        "seconds": seconds,
+        "peak_memory": peak_memory(),
+        "relations": relations.usable.size,
+        "converted": relations.converted,
+        "dropped": relations.usable.dropped,
+        "seed": seed,
+        "notes": notes,
+        "version": __version__,
+    }
+    return Report({**values, **choice, **({"columns": columns} if columns else {})}, solution.outcome)
+
+
+def _on_one_line(kernel: Kernel) -> str:
+    """Return the repr of a kernel on one line; of the matrices of a learned kernel only the corners are shown."""
+    with np.printoptions(threshold=6, edgeitems=1):
+        return " ".join(repr(kernel).split())
+
+
+def _measures_columns(kernel: Kernel) -> bool:
+    """Return whether resolving a kernel takes a pass over the columns, so that no other is needed."""
+    return isinstance(kernel, Standardized) and kernel.spread is None
+
+
+def _scaling(kernel: Kernel) -> str:
+    """Return what was done to the columns before learning, and how unlike they were."""
+    if kernel.takes != "vectors":
+        return "rows have no columns"
+    if not isinstance(kernel, Standardized):
+        return "columns as they are" if not kernel.scale_free else "columns scaled by the kernel"
+    noun, plural = {"std": ("standard deviation", "standard deviations"), "range": ("range", "ranges")}[kernel.by]
+    ratio = kernel.unlikeness()
+    return f"columns divided by their {noun} ({plural} differed up to {ratio:{',.0f' if ratio >= 10 else '.2g'}}-fold)"
+
+
+def _spread(rows: Any, kernel: Kernel) -> Array | None:
+    """Return the standard deviation of every column, or None for rows without dense columns.
+
+    On dask this is the pass that checks every cell.
+    """
+    if kernel.takes != "vectors" or _rows.is_sparse(rows):
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        return _rows.moments(rows)[1]
+
+
+def _remarks(
+    plan: Plan, space: Space, constraint: Constraint, spread: Array | None, columns: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return notes on data that are unusual but valid."""
+    return (
+        *_left_out(space),
+        *_constant_columns(space, columns),
+        *_wide_columns(plan, space.kernel, spread, columns),
+        *(() if _rows.is_dask(space.rows) else constraint.remarks(Distances(space.kernel, space.rows, space.seed))),
+    )
+
+
+def _left_out(space: Space) -> tuple[str, ...]:
+    """Return a note on what ``rank="auto"`` gave up where it took landmarks."""
+    if not (space.automatic and space.representation == "landmarks" and space.has_map):
+        return ()
+    lost = "" if _rows.is_dask(space.rows) else f"; they leave out {space.left_out():.2g} of k(x, x)"
+    return (
+        f'rank="auto" took {space.rank} landmarks of {space.n} rows, the most within {BUDGET:g} forecast CPU '
+        f'seconds{lost}; rank="exact" keeps all rows',
+    )
+
+
+def _constant_columns(space: Space, columns: tuple[str, ...]) -> tuple[str, ...]:
+    X = space.rows
+    if _rows.is_dask(X) or space.kernel.takes != "vectors" or space.n < 2:
+        return ()
+    low, high = _rows.column_range(X)
+    constant = np.flatnonzero(low == high)
+    if not len(constant):
+        return ()
+    where = first_rows(constant).replace("row", "column")
+    if columns:
+        where = ", ".join(repr(columns[c]) for c in constant[:5]) + ", ..." * (len(constant) > 5)
+    return (f"{len(constant)} feature(s) are constant and carry no information ({where})",)
+
+
+def _wide_columns(plan: Plan, kernel: Kernel, spread: Array | None, columns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return a note if one column dominates the distances and neither kernel nor method corrects for it."""
+    if spread is None or kernel.scale_free or plan.method.ignores_scales(kernel, plan.solver):
+        return ()
+    widest, typical = int(spread.argmax()), float(np.median(spread))
+    if not 0 < WIDE * typical < spread[widest] < np.inf:
+        return ()
+    column = f"column {columns[widest]!r}" if columns else f"column {widest}"
+    others = _scale_free_methods()
+    choice = f", or choose a method that does not depend on scales ({'; '.join(others)})" if others else ""
+    return (
+        f"{column} spreads {spread[widest] / typical:.0f} times as wide as the typical one and decides most "
+        f"distances; if that is not meant, scale the columns (kernel=mf.kernels.Standardized({type(kernel).__name__}"
+        f'(...), by="range"), or --standardize in the shell){choice}',
+    )
+
+
+def _scale_free_methods() -> list[str]:
+    """Return the methods, with settings, that declare that they do not depend on the scales of the columns."""
+    found = []
+    for name, method in declared_methods()[0].items():
+        for setting in ({}, *method.settings):
+            options = {option: value for option, value in setting.items() if option not in ("kernel", "rank")}
+            kernel = find_kernel(setting.get("kernel", method.kernel))
+            if method.ignores_scales(kernel, with_options(method.solver, options, name)):
+                given = ", ".join(f"{option}={value!r}" for option, value in setting.items())
+                found.append(f"{name} with {given}" if given else name)
+    return found
+
+
+def peak_memory() -> int:
+    """Return the largest resident size of this process so far, in bytes (0 if the system does not report it)."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(peak if sys.platform == "darwin" else 1024 * peak)

@@ -1,0 +1,258 @@
+"""Choose a method by held-out relations: candidates, folds over rows, scores, and the fallback to the start.
+
+A fold learns from the relations inside its training rows.  Every relation that touches a held-out row is scored, for
+the candidate and for the start, the metric before learning.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from . import join
+from . import rows as _rows
+from .checks import nearest
+from .constraints import Constraint, Distances
+from .errors import ConvergenceWarning, InputError, SolverError
+from .fitting import solve
+from .kernels import Kernel
+from .plans import Plan, baseline, method_names, resolve
+from .problem import Certificate
+
+FOLDS = 3
+MOST_RELATIONS = 50_000
+"""Relations that folds learn from and score.  Rows are not sampled: with fewer rows, other candidates win."""
+MOST_ROWS = 10_000
+"""The largest number of rows on which "auto" checks its choice: more rows leave less to check, at a higher cost."""
+START = "start"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A plan to be compared.
+
+    Attributes
+    ----------
+    name : str
+        The method, with the options that differ from its defaults: "krca", "krca(epsilon=0.1)".
+    plan : Plan
+    rank : "exact", int or None
+        None: the rank of the call.
+    """
+
+    name: str
+    plan: Plan
+    rank: str | int | None = None
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What a candidate scores on held-out relations.
+
+    Attributes
+    ----------
+    name : str
+    scores : tuple of float
+        One per fold, in [0, 1]; empty if a fit failed.
+    seconds : float
+        CPU time of all folds.
+    certificate : Certificate or None
+        Of the fit of the last fold.
+    failure : str
+        Why a fit failed; "" if none did.
+    """
+
+    name: str
+    scores: tuple[float, ...] = ()
+    seconds: float = 0.0
+    certificate: Certificate | None = None
+    failure: str = ""
+
+    @property
+    def mean(self) -> float:
+        """The mean score; NaN if a fit failed."""
+        return float(np.mean(self.scores)) if self.scores else float("nan")
+
+    @property
+    def error(self) -> float:
+        """The standard error of the mean over folds."""
+        return standard_error(self.scores)
+
+    def gain(self, other: Scored) -> tuple[float, float]:
+        """Return by how much the mean is above that of another candidate, and the standard error of that."""
+        difference = np.subtract(self.scores, other.scores)
+        return float(difference.mean()), standard_error(difference)
+
+
+def standard_error(values: Any) -> float:
+    """Return the standard error of a mean; 0 for fewer than two values."""
+    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A chosen candidate, and the fields of the report that say why."""
+
+    candidate: Candidate
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+# ----------------------------------------------------------------------------------------------------------- candidates
+
+
+def read_candidate(given: Any, kernel: Kernel | None = None) -> Candidate:
+    """Return the candidate that a user means: the name of a method, or a dict with "method" and arguments of learn.
+
+    ``kernel`` is that of the call, unless the candidate has its own.
+    """
+    if isinstance(given, str):
+        given = {"method": given}
+    if not isinstance(given, Mapping) or not isinstance(given.get("method"), str):
+        raise InputError(
+            f"candidates must be names of methods or dicts with one, got {given!r}; {nearest('', method_names())}"
+        )
+    options = {name: value for name, value in given.items() if name not in ("method", "kernel", "rank")}
+    own = given.get("kernel", kernel)
+    plan = resolve(given["method"], own, None, options)
+    settings = {name: value for name, value in given.items() if name != "method"}
+    return Candidate(label(given["method"], settings), plan, given.get("rank"))
+
+
+def label(method: str, settings: Mapping[str, Any]) -> str:
+    """Return the name of a candidate: "krca", "krca(kernel=standardized(rbf), epsilon=0.1)"."""
+    shown = ", ".join(f"{name}={_shown(value)}" for name, value in settings.items())
+    return f"{method}({shown})" if shown else method
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str) or not isinstance(value, Kernel):
+        return str(value)
+    inside = ", ".join(_shown(part) for _, part in value._kernel_fields())
+    return type(value).__name__.lower() + (f"({inside})" if inside else "")
+
+
+def start_candidate(kernel: Kernel | None) -> Candidate | None:
+    """Return the metric before learning as a candidate, or None if no method for it is installed."""
+    name = baseline()
+    return None if name is None else Candidate(START, resolve(name, kernel))
+
+
+# -------------------------------------------------------------------------------------------------------------- scoring
+
+
+def score(
+    candidates: Sequence[Candidate],
+    rows: Any,
+    constraint: Constraint,
+    *,
+    rank: str | int,
+    seed: int,
+    folds: int = FOLDS,
+    step: Any = None,
+) -> list[Scored]:
+    """Score every candidate on the same folds of checked rows.
+
+    A candidate whose fit fails has no scores but a failure.
+
+    Raises
+    ------
+    InputError
+        If the relations cannot be split or scored.
+    """
+    constraint = constraint.sampled(MOST_RELATIONS, seed=seed)
+    found: list[Scored] = [Scored(candidate.name) for candidate in candidates]
+    for number, (training, held_out) in enumerate(constraint.folds(folds, seed)):
+        inside, part = constraint[training], _rows.take(rows, training)
+        for position, candidate in enumerate(candidates):
+            if step is not None:
+                step(number * len(candidates) + position, folds * len(candidates))
+            if not found[position].failure:
+                found[position] = _scored(found[position], candidate, part, inside, rows, held_out, rank, seed)
+    return found
+
+
+def _scored(
+    before: Scored,
+    candidate: Candidate,
+    part: Any,
+    inside: Constraint,
+    rows: Any,
+    held_out: Constraint,
+    rank: str | int,
+    seed: int,
+) -> Scored:
+    """Return the scores with one fold more."""
+    started = time.process_time()
+    try:
+        relations = join.relations(inside, _rows.count(part), candidate.plan.solver.accepts, seed=seed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the fit on all rows will say so
+            used = rank if candidate.rank is None else candidate.rank
+            solved = solve(candidate.plan, part, relations, rank=used, seed=seed)
+    except (InputError, SolverError) as error:
+        spent = before.seconds + time.process_time() - started
+        return replace(before, scores=(), seconds=spent, failure=f"{type(error).__name__}: {error}")
+    value = held_out.score(Distances(solved.solution.kernel, rows, seed))
+    spent = before.seconds + time.process_time() - started
+    certificate = solved.solution.certificate
+    assert isinstance(certificate, Certificate)
+    return replace(before, scores=(*before.scores, value), seconds=spent, certificate=certificate)
+
+
+# ------------------------------------------------------------------------------------------------------------- choosing
+
+
+def choose(
+    candidates: Sequence[Candidate],
+    start: Candidate | None,
+    rows: Any,
+    constraint: Constraint,
+    *,
+    rank: str | int,
+    seed: int,
+    guard: bool,
+) -> Choice:
+    """Return the candidate with the best score, or with ``guard`` the start if that is not worse.
+
+    Raises
+    ------
+    InputError
+        If the relations cannot be split or scored, or if every candidate fails.
+    """
+    compared = [*candidates, start] if start is not None else list(candidates)
+    with join.progress(f"choosing a method on {_rows.count(rows)} rows") as step:
+        found = score(compared, rows, constraint, rank=rank, seed=seed, step=step)
+    base = found.pop() if start is not None else None
+    finished = [place for place, one in enumerate(found) if one.scores]
+    if not finished:
+        raise InputError(f"every candidate failed; {found[0].name}: {found[0].failure}")
+    place = max(finished, key=lambda place: found[place].mean)
+    best = found[place]
+    measured = {"held_out": {one.name: _facts(one) for one in (*found, *([base] if base else []))}}
+    if base is None or not base.scores:
+        line = f"chosen: {best.name} ({constraint.score_name} {_percent(best)}; {FOLDS} folds over rows)"
+        return Choice(candidates[place], {"choice": line, **measured})
+    gain, error = best.gain(base)
+    if guard and gain <= constraint.score_margin * error:
+        line = (
+            f"kept the start ({constraint.score_name} {_percent(base)}): {best.name} gained {100 * gain:.1f} ± "
+            f"{100 * error:.1f} points ({FOLDS} folds over rows)"
+        )
+        assert start is not None
+        return Choice(start, {"choice": line, **measured})
+    both = f"{constraint.score_name} {_percent(best)}, the start {_percent(base)}"
+    line = f"chosen: {best.name} ({both}; {FOLDS} folds over rows)"
+    return Choice(candidates[place], {"choice": line, **measured})
+
+
+def _facts(one: Scored) -> dict[str, Any]:
+    return {"score": one.mean, "error": one.error, "seconds": one.seconds, "failure": one.failure}
+
+
+def _percent(one: Scored) -> str:
+    return f"{100 * one.mean:.1f} ± {100 * one.error:.1f} %"
