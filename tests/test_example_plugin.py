@@ -151,6 +151,14 @@ def test_a_new_kind_is_learned_by_auto_scored_drawn_reported_saved_and_loaded(en
                 scores[name].append(held_out.score(mf.constraints.Distances(kernel, X)))
         assert np.mean(scores["diagonal"]) > np.mean(scores["start"]) + 0.05
 
+        table = mf.compare(X, comparisons, seed=0)
+        assert {"diagonal", "start"} <= {one.name for one in table.scores}
+        measured = {one.name: one.mean for one in table.scores}
+        assert measured["diagonal"] > measured["start"] + 0.05
+        assert "diagonal" in str(table) and len(table.to_frame()) == len(table.scores)
+        assert table.fit("diagonal").report.method == "diagonal"
+        assert table.fit().report.method == table.best.partition("(")[0]
+
         display = mf.plotting.RelationsDisplay.from_metric(metric, X, comparisons, before=metric.start)
         labels = [" ".join(t.get_text().split()) for t in display.ax_.get_yticklabels()]
         assert labels == ["comparisons whose first pair is closer"]

@@ -38,11 +38,14 @@ class Distances:
         As ``kernel.check`` returns them: in memory or on dask.
     seed : int
         Determines every sample that is drawn.
+    most_rows : int, optional
+        The largest number of labelled rows that `sample_rows` returns; default `MOST_ROWS`.
     """
 
     kernel: Kernel
     X: Any
     seed: int = 0
+    most_rows: int | None = None
 
     @property
     def n(self) -> int:
@@ -77,8 +80,8 @@ class Distances:
         return relations[_rows.draw(len(relations), MOST_RELATIONS, self.seed)]
 
     def sample_rows(self, rows: Array) -> Array:
-        """Return at most `MOST_ROWS` of the row numbers, drawn by the seed."""
-        return rows[_rows.draw(len(rows), MOST_ROWS, self.seed)]
+        """Return at most ``most_rows`` of the row numbers, drawn by the seed."""
+        return rows[_rows.draw(len(rows), self.most_rows or MOST_ROWS, self.seed)]
 
     def typical(self) -> float:
         """Return the median squared distance between two rows, from at most `TYPICAL_ROWS` of them."""

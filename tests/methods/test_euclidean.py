@@ -18,6 +18,9 @@ def test_conforms():
 def test_any_hint_gives_the_base_metric(kind, wine):
     X, y = wine
     metric = mf.learn(X, kind.from_labels(y, components=0.6), method="euclidean")
-    np.testing.assert_allclose(metric.distance(X), euclidean_distances(X), atol=1e-7)
+    scaled = X / np.ptp(X, axis=0)
+    np.testing.assert_allclose(metric.distance(X), euclidean_distances(scaled), atol=1e-7)
+    plain = mf.learn(X, kind.from_labels(y, components=0.6), method="euclidean", kernel="linear")
+    np.testing.assert_allclose(plain.distance(X), euclidean_distances(X), atol=1e-7)
     assert metric.report.converted == ()
     assert (metric.report.objective, metric.report.gap) == (0, 0)
