@@ -251,7 +251,7 @@ def choose(
         raise InputError(f"every candidate failed; {found[0].name}: {found[0].failure}")
     place = max(finished, key=lambda place: found[place].mean)
     best = found[place]
-    measured = {"held_out": {one.name: _facts(one) for one in (*found, *([base] if base else []))}}
+    measured = {"candidates": {one.name: _facts(one) for one in (*found, *([base] if base else []))}}
     if base is None or not base.scores:
         line = f"chosen: {best.name} ({constraint.score_name} {_percent(best)}; {FOLDS} folds over rows)"
         return Choice(candidates[place], {"choice": line, **measured})

@@ -51,7 +51,7 @@ def test_the_choice_is_checked_and_said_in_one_line(kind):
     report = mf.learn(X, HINTS[kind]).report
     assert report.choice.startswith(f"chosen: {report.method} (")
     assert report.choice.endswith("; 3 folds over rows)")
-    chosen, start = report.held_out[report.method], report.held_out["start"]
+    chosen, start = report.candidates[report.method], report.candidates["start"]
     assert chosen["score"] > start["score"]
     assert f"{100 * chosen['score']:.1f} ± {100 * chosen['error']:.1f} %" in report.choice
     assert f"the start {100 * start['score']:.1f} ±" in report.choice
@@ -139,7 +139,7 @@ def test_options_choose_the_method_that_has_them():
 
 def test_the_best_candidate_is_taken():
     metric = mf.learn(X, Y, candidates=["krca", {"method": "kcr", "lam": 1e6}, "simplenpkl"], seed=1)
-    scores = {name: one["score"] for name, one in metric.report.held_out.items()}
+    scores = {name: one["score"] for name, one in metric.report.candidates.items()}
     assert set(scores) == {"krca", "kcr(lam=1000000.0)", "simplenpkl", "start"}
     assert scores[metric.report.method] == max(scores.values())
     learner = mf.MetricLearner(candidates=["krca", "llr"], random_state=0).fit(X, Y)
