@@ -292,7 +292,7 @@ class Metric:
         total = n + int(self.report.get("n", 0))
         exact = str(self.report.get("representation"))
         with join.progress(f"update of {method} by {n} rows"), join.solving(solver, exact, total, method):
-            solution = solver.checked(solver.update(self, rows, relations.usable, **options))
+            solution = solver.checked(solver.update(self, rows, relations.usable, **options), self.kernel)
         return replace(
             self,
             kernel=solution.kernel,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field, fields, is_dataclass
 from enum import StrEnum
 from typing import Any, ClassVar
@@ -14,7 +14,7 @@ import numpy as np
 from .constraints import Constraint
 from .errors import NotAcceptedError, NotUpdatableError, SolverError
 from .kernels import Kernel
-from .rows import count, is_dask, is_sparse
+from .rows import Array, count, is_dask, is_sparse
 from .space import Size, Space, rows_seconds, space_seconds
 
 
@@ -222,11 +222,14 @@ class Solver(ABC):
         problem.constraint.check(problem.n)
         return self.checked(self._solve(problem))
 
-    def checked(self, solution: Solution) -> Solution:
-        """Return the solution, or raise SolverError if it is not a Solution or not finite."""
+    def checked(self, solution: Solution, since: Kernel | None = None) -> Solution:
+        """Return the solution, or raise SolverError if it is not a Solution or not finite.
+
+        ``since`` is a kernel that was checked before: what the solution shares with it is not checked again.
+        """
         if not isinstance(solution, Solution):
             raise SolverError(f"{type(self).__name__} returned a {type(solution).__name__}, expected mf.Solution")
-        check_finite(solution, self)
+        check_finite(solution, self, since=since)
         return solution
 
     @property
@@ -343,28 +346,57 @@ class Method:
         return self.scale_free(kernel, solver) if callable(self.scale_free) else self.scale_free
 
 
-def check_finite(value: Any, solver: Solver, name: str = "solution") -> None:
-    """Raise SolverError if a number or array inside a solver's result is not finite."""
-    bad = _not_finite(value, name)
+def check_finite(value: Any, solver: Solver, name: str = "solution", since: Any = None) -> None:
+    """Raise SolverError if a number or array inside a solver's result is not finite; ``since`` is not checked again."""
+    bad = _not_finite(value, name, _Shared(since))
     if bad:
         raise SolverError(f"{type(solver).__name__} returned a solution that is not finite: {bad}")
 
 
-def _not_finite(value: Any, path: str) -> str:
+class _Shared:
+    """The fields of a component that was checked before, to recognise them in another."""
+
+    def __init__(self, component: Any) -> None:
+        known = is_dataclass(component) and not isinstance(component, type)
+        values = [getattr(component, f.name) for f in fields(component)] if known else []
+        self._objects = {id(value) for value in values}
+        self._arrays = {_address(value): len(value) for value in values if isinstance(value, np.ndarray)}
+
+    def contains(self, value: Any) -> bool:
+        """Return whether ``value`` is one of the fields."""
+        return id(value) in self._objects
+
+    def rest(self, value: Array) -> Array:
+        """Return what follows in an array whose first entries are the memory of a field."""
+        if not self._arrays or value.ndim != 1:
+            return value
+        return value[self._arrays.get(_address(value), 0) :]
+
+
+def _address(value: Array) -> tuple[int, np.dtype[Any], tuple[int, ...]]:
+    return value.ctypes.data, value.dtype, value.strides
+
+
+def _not_finite(value: Any, name: str, shared: _Shared) -> str:
     """Return the path of the first number or array inside a component that is not finite, or ''."""
-    if is_dask(value):
+    if isinstance(value, str | int | None) or shared.contains(value) or is_dask(value):
         return ""
+    if isinstance(value, float):
+        return "" if math.isfinite(value) else name
     if is_sparse(value):
         value = value.data
-    if isinstance(value, np.ndarray | float | np.floating):
-        kind = np.asarray(value).dtype.kind
-        return path if kind == "f" and not np.isfinite(value).all() else ""
+    if isinstance(value, np.ndarray | np.floating):
+        new = shared.rest(np.asarray(value))
+        return name if new.dtype.kind == "f" and not np.isfinite(new).all() else ""
+    inside: Iterable[tuple[Any, Any]] = ()
     if is_dataclass(value) and not isinstance(value, type):
-        inside = [(f.name, getattr(value, f.name)) for f in fields(value)]
+        inside = ((f.name, getattr(value, f.name)) for f in fields(value))
     elif isinstance(value, Mapping):
-        inside = [(str(k), v) for k, v in value.items()]
+        inside = value.items()
     elif isinstance(value, list | tuple):
-        inside = [(str(i), v) for i, v in enumerate(value)]
-    else:
-        return ""
-    return next((bad for name, part in inside if (bad := _not_finite(part, f"{path}.{name}"))), "")
+        inside = enumerate(value)
+    for key, part in inside:
+        bad = _not_finite(part, str(key), shared)
+        if bad:
+            return f"{name}.{bad}"
+    return ""

@@ -113,6 +113,37 @@ def test_the_first_number_that_is_not_finite_is_named(changes, path):
         Returning(solution(**changes)).solve(Problem(represent(Linear(), X), PAIRS))
 
 
+@dataclass(frozen=True, eq=False)
+class Growing(Linear):
+    """A kernel with arrays."""
+
+    values: object = None
+    other: object = None
+
+
+def test_a_check_after_an_update_skips_what_was_checked_and_nothing_else():
+    buffer = np.ones(10)
+    old = Growing(values=buffer[:4], other=np.ones(3))
+    solver = Returning()
+
+    def check(**arrays):
+        return solver.checked(solution(kernel=Growing(**arrays)), old)
+
+    check(values=buffer[:6], other=old.other)
+    buffer[0] = np.nan  # checked before; the contract forbids to change it
+    check(values=buffer[:6], other=old.other)
+    buffer[5] = np.nan
+    for arrays, path in (
+        ({"values": buffer[:6]}, "values"),  # after what was checked
+        ({"values": buffer[:6].copy()}, "values"),  # a copy
+        ({"other": np.array([1.0, np.nan])}, "other"),
+        ({"values": old.values, "other": buffer[::5]}, "other"),  # the same beginning, other entries
+        ({"other": (np.ones(2), np.inf)}, "other.1"),
+    ):
+        with pytest.raises(SolverError, match=f"not finite: solution.kernel.{path}$"):
+            check(**arrays)
+
+
 # -------------------------------------------------------------------------------------------------- solvers and methods
 
 

@@ -190,9 +190,9 @@ def _add_rows(metric: Any, X: Any, groups: Groups, hold: str) -> tuple[ChunkletK
     rows, sizes = _rows.stack(old.rows, new), np.concatenate([old.sizes, groups.sizes])
     if hold == "epsilon":
         return _factorised(old.base, rows, sizes, old.epsilon * _rows.count(rows), metric.seed)
-    B = contrasts(contrasts(old.base.block(old.rows, new), groups.sizes).T, old.sizes)  # (q, r)
-    D = gram(old.base, new, groups.sizes)
-    triangle, gained, gap = append(old.triangle, B, D, old.ridge, metric.seed)
+    H = contrasts(contrasts(old.base.block(rows, new), groups.sizes).T, sizes)  # (q, r + q)
+    _check_finite(H)
+    triangle, gained, gap = append(old.triangle, H[:, : -len(H)], H[:, -len(H) :], old.ridge, metric.seed)
     learned = ChunkletKernel(old.base, rows, sizes, triangle.packed, old.ridge)
     learned.__dict__["triangle"] = triangle  # with its spare storage
     return learned, metric.report["objective"] + gained, gap
@@ -203,7 +203,6 @@ def append(old: Factor, B: Array, D: Array, ridge: float, seed: int = 0) -> tupl
 
     The residual is that of the new columns along a random direction; it takes one more pass over the factor.
     """
-    _check_finite(B)
     D = D + ridge * np.eye(len(D))
     try:
         new = old.append(B, D)
