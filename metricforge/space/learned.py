@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import psd
 from .. import rows as _rows
+from ..checks import number
 from ..errors import InputError
 from ..kernels import FittedKernel, Kernel, squared_euclidean
 from ..rows import Array
@@ -58,8 +59,9 @@ class LearnedKernel(OverFeatures):
         m = self.map.columns
         if np.shape(self.W) != (m, m):
             raise InputError(f"W must be {m} × {m}, one row per feature, got shape {np.shape(self.W)}")
-        if not (np.isfinite(self.W).all() and 0 <= self.a < np.inf):
-            raise InputError("W must be finite and a a finite number >= 0")
+        number(self.a, "a", least=0)
+        if not np.isfinite(self.W).all():
+            raise InputError("W must be finite")
 
     @staticmethod
     def of_factor(map: FeatureMap, L: Array) -> FactoredKernel:

@@ -261,3 +261,33 @@ def test_the_kit_accepts_every_option(options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         check_solver(KCR(**options), RBF("median"))
+
+
+@given(data=st.data())
+@settings(max_examples=40, deadline=None)
+def test_any_options_on_few_rows_give_a_metric_or_a_sentence(data):
+    """Tiny numbers of pairs, equal rows, one row per class, any penalty: finite distances, or an InputError."""
+    draw = data.draw
+    n = draw(st.integers(2, 12))
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    X = draw(st.sampled_from([1.0, 1e-100, 1e100, 1e8])) * rng.integers(-2, 3, size=(n, 2))
+    y = rng.integers(draw(st.integers(1, 4)), size=n)
+    options = {
+        "n_pairs": draw(st.sampled_from([None, 1, 2, 3, 5, 9])),
+        "pairs": draw(st.sampled_from(["auto", "random", "neighbors"])),
+        "maximum": draw(st.sampled_from(["sum", "logsumexp"])),
+        "window": draw(st.sampled_from(["naive", "naive", "gaussian", "epanechnikov"])),
+        "n_components": draw(st.sampled_from([None, 1, 3])),
+        "lam": draw(st.sampled_from(["auto", 1e-6, 1.0, 1e6])),
+        "max_iter": 40,
+    }
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            metric = mf.learn(X, y, method="kcr", kernel=draw(st.sampled_from([Linear(), RBF(1.0)])), **options)
+    except InputError:
+        return
+    report = metric.report
+    assert np.isfinite(metric.distance(X)).all()
+    assert report.status != "optimal" or report.gap <= 5e-2 * report.objective
+    assert report.status != "optimal" or options["window"] == "naive"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -870,3 +871,47 @@ def test_xor_is_learned_from_groups_that_span_both_clusters_of_a_class():
         assert rand(RBF("median"), data.y, "euclidean") < 0.55
         assert rand(RBF("median"), data.groups, "krca") < 0.55  # one group per cluster says nothing about the class
         assert rand(RBF("median"), data.y, "krca") == 1
+
+
+# ------------------------------------------------------------------------------------------------------ forged kernels
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"ridge": -1.0}, "ridge"),
+        ({"ridge": None}, "ridge"),
+        ({"sizes": np.array([1, 9])}, "sizes must be at least 2"),
+        ({"sizes": np.array([4, 4])}, "sizes must be at least 2 and sum to the number of rows, 10"),
+        ({"sizes": np.array([5.0, 5.0])}, "sizes must be an array of whole numbers"),
+        ({"factor": np.ones(7)}, "factor must have 36 entries"),
+        ({"factor": np.zeros(36)}, "factor must be finite, with a positive diagonal"),
+        ({"factor": np.full(36, np.nan)}, "factor must be finite"),
+        ({"rows": np.full((10, 2), 1e200)}, "rows has values up to 1e"),
+        ({"rows": np.full((10, 2), np.nan)}, "rows"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
+)
+def test_a_forged_kernel_is_refused_before_it_is_used(change, message):
+    X = np.random.default_rng(0).normal(size=(10, 2))
+    metric = mf.learn(X, mf.Chunklets(np.arange(10) // 5), method="krca", kernel=mf.kernels.RBF(0.5), rank="exact")
+    with pytest.raises(InputError, match=message):
+        replace(metric, kernel=replace(metric.kernel, **change)).update(X[:2], mf.Chunklets([0, 0]))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scatter": np.full((2, 2), np.inf)}, "scatter must be finite"),
+        ({"scatter": np.eye(3)}, "of the shape of W"),
+        ({"n": 0}, "n must be"),
+        ({"epsilon": -1.0}, "epsilon"),
+        ({"a": None}, "a must be"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
+)
+def test_a_forged_scatter_is_refused_before_it_is_used(change, message):
+    X = np.random.default_rng(0).normal(size=(10, 2))
+    metric = mf.learn(X, mf.Chunklets(np.arange(10) // 5), method="krca", kernel=mf.kernels.Linear())
+    with pytest.raises(InputError, match=message):
+        replace(metric, kernel=replace(metric.kernel, **change)).update(X[:2], mf.Chunklets([0, 0]))

@@ -135,7 +135,8 @@ class Descent:
         idle = 0
         while state.move not in ENDS:
             before = state.n_iter
-            certificate = self._descend(state)
+            with np.errstate(over="ignore", invalid="ignore"):  # a trial step that is too long is refused
+                certificate = self._descend(state)
             idle = idle + 1 if state.n_iter < before + FEW_STEPS else 0
             if idle >= IDLE:
                 state.move = "stuck"

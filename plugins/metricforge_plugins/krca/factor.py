@@ -51,6 +51,12 @@ class Factor:
         """The order r of A."""
         return (isqrt(8 * len(self.packed) + 1) - 1) // 2
 
+    @property
+    def diagonal(self) -> Array:
+        """The diagonal of U."""
+        j = np.arange(self.order)
+        return np.asarray(self.packed[j * (j + 3) // 2])
+
     def log_determinant_from(self, first: int) -> float:
         """Return log det A minus log det of its leading block of order ``first``."""
         j = np.arange(first, self.order)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from metricforge import rows as _rows
+from metricforge.checks import number, whole_number
 from metricforge.errors import InputError
 from metricforge.kernels import Kernel, OverRows, squared_euclidean
 from metricforge.rows import Array, as_float64
@@ -16,6 +17,9 @@ from metricforge.space import FeatureMap, LearnedKernel
 
 from .chunklets import contrasts
 from .factor import Factor
+
+LARGEST = 1e100
+"""Entries of a factor whose squares stay finite are below."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +54,15 @@ class ChunkletKernel(OverRows):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rows", as_float64(self.rows))
+        number(self.ridge, "ridge", above=0)
+        sizes, n = self.sizes, self.n
+        if not (isinstance(sizes, np.ndarray) and sizes.ndim == 1 and sizes.dtype.kind == "i" and len(sizes)):
+            raise InputError(f"sizes must be an array of whole numbers, one for each group, got {sizes!r}")
+        if sizes.min() < 2 or sizes.sum() != n:
+            raise InputError(f"sizes must be at least 2 and sum to the number of rows, {n}; they sum to {sizes.sum()}")
+        r = n - len(sizes)
+        if not isinstance(self.factor, np.ndarray) or self.factor.shape != (r * (r + 1) // 2,):
+            raise InputError(f"factor must have {r * (r + 1) // 2} entries: the order is {r} for these groups")
 
     def __getstate__(self) -> dict[str, Any]:
         # without the spare storage of the factor and its unpacked copy
@@ -67,8 +80,13 @@ class ChunkletKernel(OverRows):
 
     @cached_property
     def triangle(self) -> Factor:
-        """The factor of cI + Q'KQ."""
-        return Factor(self.factor)
+        """The factor of cI + Q'KQ; a solver sets it, so this is one from a file, and checked."""
+        found = Factor(np.asarray(self.factor, dtype=np.float64))
+        largest = float(np.abs(found.packed).max())
+        if not (largest < LARGEST and found.diagonal.min() > 0):
+            raise InputError("factor must be finite, with a positive diagonal; learn the metric again")
+        self.base.check(self.rows, "rows")
+        return found
 
     def block(self, X: Any, Y: Any) -> Array:
         """Return (K − W_X W_Y') / ε."""
@@ -173,6 +191,13 @@ class ScatterKernel(LearnedKernel):
     scatter: Array = field(kw_only=True)
     n: int = field(kw_only=True)
     epsilon: float = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if np.shape(self.scatter) != np.shape(self.W) or not np.isfinite(self.scatter).all():
+            raise InputError(f"scatter must be finite and of the shape of W, {np.shape(self.W)}")
+        whole_number(self.n, "n")
+        number(self.epsilon, "epsilon", least=0)
 
     @classmethod
     def of(cls, map: FeatureMap, scatter: Array, n: int, epsilon: float) -> ScatterKernel:

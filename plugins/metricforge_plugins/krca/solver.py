@@ -190,9 +190,10 @@ def _add_rows(metric: Any, X: Any, groups: Groups, hold: str) -> tuple[ChunkletK
     rows, sizes = _rows.stack(old.rows, new), np.concatenate([old.sizes, groups.sizes])
     if hold == "epsilon":
         return _factorised(old.base, rows, sizes, old.epsilon * _rows.count(rows), metric.seed)
+    before = old.triangle  # raises for a kernel that no solver made
     H = contrasts(contrasts(old.base.block(rows, new), groups.sizes).T, sizes)  # (q, r + q)
     _check_finite(H)
-    triangle, gained, gap = append(old.triangle, H[:, : -len(H)], H[:, -len(H) :], old.ridge, metric.seed)
+    triangle, gained, gap = append(before, H[:, : -len(H)], H[:, -len(H) :], old.ridge, metric.seed)
     learned = ChunkletKernel(old.base, rows, sizes, triangle.packed, old.ridge)
     learned.__dict__["triangle"] = triangle  # with its spare storage
     return learned, metric.report["objective"] + gained, gap
