@@ -249,6 +249,7 @@ class Run:
         self.variants: dict[str, str] = {}  # variant by column
         self.baselines: set[str] = set()  # rows in which nothing is learned
         self.timed: set[str] = set()
+        self.shown: set[str] = set()  # measures that are shown, but not compared
 
     @property
     def command(self) -> str:
@@ -295,7 +296,7 @@ class Run:
         mean = math.fsum(values) / len(values)
         spread = math.fsum((v - mean) ** 2 for v in values)
         theirs = self.printed.measures.get(measure)
-        judged = theirs is not None and row not in self.baselines and measure not in self.timed
+        judged = theirs is not None and row not in self.baselines and measure not in self.timed | self.shown
         # a variant of a column ("LL, our default") is compared with the printed column
         source = column.split(", ")[0]
         return Cell(
