@@ -15,7 +15,7 @@ from metricforge_plugins.kcr import radius as radius_module
 from metricforge_plugins.kcr.certificate import certify
 from metricforge_plugins.kcr.coordinates import coordinates, discriminant
 from metricforge_plugins.kcr.descent import Descent
-from metricforge_plugins.kcr.lbfgs import minimise
+from metricforge_plugins.kcr.lbfgs import SEARCH, minimise
 from metricforge_plugins.kcr.objective import Objective, Smoothing
 from metricforge_plugins.kcr.pairs import all_pairs, neighbour_lists, random_groups
 from metricforge_plugins.kcr.radius import FACTORS, validated
@@ -237,7 +237,14 @@ def test_lbfgs_ends_without_progress_and_at_the_limit():
         steps.append(value)
         return False
 
-    minimise(lambda x: (1.0, np.ones(3)), np.ones(3), watch, 0.0, 1000)
+    tried = []
+
+    def flat(x):
+        tried.append(x)
+        return 1.0, np.ones(3)
+
+    minimise(flat, np.ones(3), watch, 0.0, 1000)
+    assert 1 < len(tried) <= 1 + SEARCH
     minimise(lambda x: (0.0 if (x == 1).all() else np.nan, np.ones(3)), np.ones(3), watch, 0.0, 1000)
     assert not steps
     minimise(lambda x: (-float(x[0]), np.array([-1.0, 0.0])), np.ones(2), watch, 0.0, 7)

@@ -105,7 +105,7 @@ def test_gram_in_blocks_is_the_gram_at_once(data, monkeypatch):
 
 @pytest.mark.parametrize("epsilon", [1e-2, 1e-4, 1e-6])
 @pytest.mark.parametrize(("kernel", "features"), [(Linear(), lambda X: X), (Polynomial(2, 1.0), quadratic)])
-@pytest.mark.parametrize("rank", ["exact", "auto"])
+@pytest.mark.parametrize("rank", [1000, "auto"])  # as many landmarks as rows: values of the kernel, not its features
 def test_kernel_is_explicit_rca_on_training_and_unseen_rows(data, kernel, features, epsilon, rank):
     X, groups, A = data
     metric = mf.learn(X, mf.Chunklets(groups), method="krca", kernel=kernel, rank=rank, epsilon=epsilon)
@@ -675,7 +675,7 @@ def test_digits_lost_to_a_tiny_epsilon_are_refused_or_mentioned(data):
     X, groups, A = data
     c = mf.Chunklets(groups)
     with pytest.raises(InputError, match="fewer than 6 digits; give a larger one"):
-        mf.learn(X, c, method="krca", kernel=Linear(), rank="exact", epsilon=1e-11)
+        mf.learn(X, c, method="krca", kernel=Linear(), rank=len(X), epsilon=1e-11)
     # the constant among the quadratic features does not vary: k̃ is of the order 1/ε and keeps its digits,
     # distances, in which it cancels, do not
     metric = mf.learn(X, c, method="krca", kernel=Polynomial(2), epsilon=1e-9)
