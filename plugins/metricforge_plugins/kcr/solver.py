@@ -16,7 +16,7 @@ from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import RBF, Kernel, Mixture, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array
-from metricforge.space import FeatureMap, LearnedKernel, Size, represent, space_seconds
+from metricforge.space import FeatureMap, LearnedKernel, Size, represent, rows_seconds, space_seconds
 
 from .coordinates import coordinates, discriminant
 from .descent import SPARE, SPARE_SAMPLED, Descent, State
@@ -373,7 +373,7 @@ def seconds(size: Size) -> float:
     r, steps, checks = (20, 550, 11) if everything or size.representation == "exact" else (16, 100, 2)
     step = 0.27 * r * (n * size.m + pairs) + pairs + 80 * r * size.m
     check = 0.16 * size.m**3 + 0.1 * n * size.m**2 + 60 * pairs
-    return space_seconds(size, n) + 1e-9 * (0.1 * n * size.m**2 + steps * step + checks * check)
+    return rows_seconds(size) + space_seconds(size, n) + 1e-9 * (0.1 * n * size.m**2 + steps * step + checks * check)
 
 
 METHOD = Method(
