@@ -21,7 +21,7 @@ COARSEST, FINER, FINEST = 0.5, 0.2, 1e-6
 """The initial smoothing width, the strongest reduction of it, and the width below which rounding dominates."""
 START_DISTANCE, START_RADIUS = 2.0, 1.5
 """The mean squared distance and the squared radius of the starting point."""
-SPARE, SPARE_SAMPLED, SPARE_SIZE = 16, 4, 0.1
+SPARE, SPARE_SAMPLED, SPARE_SIZE = 16, 10, 0.1
 """Columns added to the start where all pairs are compared, and where groups are, and their size beside the start: in
 practice a factor with spare columns has no spurious minima, and one with many closes the gap sooner; on groups, each
 column costs more than that."""
