@@ -68,7 +68,8 @@ def test_the_gradient_of_the_dual():
     rng = np.random.default_rng(0)
     program = Program(rng.normal(size=(20, 4)), rng.normal(size=(20, 4)), rng.uniform(0.5, 1, 20), 2.0)
     alpha, h = rng.uniform(0, 1, 20), 1e-6
-    value, gradient, _ = program.dual(alpha)
+    value, gradient, W, objective = program.dual(alpha)
+    assert objective == pytest.approx(program.primal(W))
     numeric = [(program.dual(alpha + h * e)[0] - program.dual(alpha - h * e)[0]) / (2 * h) for e in np.eye(20)]
     np.testing.assert_allclose(gradient, numeric, atol=1e-5)
     found = solve(program, tol=1e-6, max_iter=500, step=lambda n, gap: None)

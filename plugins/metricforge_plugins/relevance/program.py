@@ -56,17 +56,18 @@ class Program:
         G = self.Q.T @ (alpha[:, None] * self.D)
         return np.asarray((G + G.T) / 2, dtype=np.float64)
 
-    def primal(self, W: Array) -> float:
-        """Return the objective at W."""
-        violated = np.maximum(self.margin - self.scores(W), 0)
+    def primal(self, W: Array, scores: Array | None = None) -> float:
+        """Return the objective at W, whose scores may be known already."""
+        violated = np.maximum(self.margin - (self.scores(W) if scores is None else scores), 0)
         change = W - np.eye(len(W))
         return float(0.5 * np.square(change).sum() + 0.5 * self.c * np.square(violated, dtype=np.float64).sum())
 
-    def dual(self, alpha: Array) -> tuple[float, Array, Array]:
-        """Return the dual objective at α ≥ 0, its gradient, and W = (I + S(α))₊."""
+    def dual(self, alpha: Array) -> tuple[float, Array, Array, float]:
+        """Return the dual objective at α ≥ 0, its gradient, W = (I + S(α))₊, and the primal objective there."""
         W = positive_part(np.eye(self.Q.shape[1]) + self.combined(alpha))
         value = float(self.margin @ alpha - alpha @ alpha / (2 * self.c) - 0.5 * np.square(W).sum() + 0.5 * len(W))
-        return value, np.asarray(self.margin - alpha / self.c - self.scores(W), dtype=np.float64), W
+        scores = self.scores(W)
+        return value, np.asarray(self.margin - alpha / self.c - scores, dtype=np.float64), W, self.primal(W, scores)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,9 +88,7 @@ class _Enough(Exception):  # noqa: N818 - no error: it ends the optimiser
     """The gap is within the tolerance."""
 
 
-def solve(
-    program: Program, *, tol: float, max_iter: int, step: Callable[[int, float], None], every: int = 5
-) -> Optimum:
+def solve(program: Program, *, tol: float, max_iter: int, step: Callable[[int, float], None]) -> Optimum:
     """Maximise the dual by L-BFGS-B until the gap is within ``tol`` of the objective.
 
     Cost: 4 p r² flops and an r × r eigenproblem for each of at most ``max_iter`` evaluations.
@@ -103,29 +102,22 @@ def solve(
     def look(alpha: Array) -> tuple[float, Array]:
         nonlocal count
         count += 1
-        value, gradient, W = program.dual(alpha)
+        value, gradient, W, objective = program.dual(alpha)
         if value > best["bound"]:
             best["bound"], best["alpha"] = value, alpha.copy()
-        if count % every == 1:
-            objective = program.primal(W)
-            if objective < best["objective"]:
-                best["objective"], best["W"] = objective, W
-            gap = max(best["objective"] - best["bound"], 0.0)
-            trace.append((best["objective"], gap))
-            step(count, gap)
-            if gap <= tol * max(abs(best["objective"]), 1e-300) or count >= max_iter:
-                raise _Enough
+        if objective < best["objective"]:
+            best["objective"], best["W"] = objective, W
+        gap = max(best["objective"] - best["bound"], 0.0)
+        trace.append((best["objective"], gap))
+        step(count, gap)
+        if gap <= tol * max(abs(best["objective"]), 1e-300) or count >= max_iter:
+            raise _Enough
         return -value, -gradient
 
     start = np.zeros(len(program.margin))
-    options = {"maxcor": CORRECTIONS, "maxiter": max_iter, "maxfun": max_iter + every, "ftol": 0.0, "gtol": 0.0}
+    options = {"maxcor": CORRECTIONS, "maxiter": max_iter, "maxfun": max_iter + 1, "ftol": 0.0, "gtol": 0.0}
     with suppress(_Enough):
         minimize(look, start, jac=True, method="L-BFGS-B", bounds=[(0, None)] * len(start), options=options)
-    if best["alpha"] is not None:  # the last dual point gives a primal point too
-        W = program.dual(best["alpha"])[2]
-        objective = program.primal(W)
-        if objective < best["objective"]:
-            best["objective"], best["W"] = objective, W
     gap = max(best["objective"] - best["bound"], 0.0)
     converged = gap <= tol * max(abs(best["objective"]), 1e-300)
     return Optimum(
@@ -136,7 +128,7 @@ def solve(
         count,
         converged,
         not converged and count < max_iter,
-        (*trace, (best["objective"], gap)),
+        tuple(trace),
     )
 
 
