@@ -46,12 +46,14 @@ sphinx_gallery_conf = {
 
 html_theme = "pydata_sphinx_theme"
 html_title = "metricforge"
+html_static_path = ["_static"]
+html_css_files = ["pages.css"]
 html_show_sourcelink = False
 html_sidebars = {page: [] for page in ("index", "start", "choosing", "metric-learn")}
 html_theme_options = {
     "navbar_end": ["theme-switcher"],
     "secondary_sidebar_items": ["page-toc"],
-    "header_links_before_dropdown": 6,
+    "header_links_before_dropdown": 5,
     "show_prev_next": False,
     "footer_start": ["copyright"],
     "footer_end": [],

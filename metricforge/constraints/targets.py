@@ -28,8 +28,8 @@ ROUNDS = 20
 class Targets(Constraint):
     """A real value per row: rows are the more similar, the nearer their values.
 
-    A triplet of rows i, j, k with |y_i − y_j| < |y_i − y_k| is satisfied when i is nearer to j than to k.  The score is
-    the share satisfied of ten random triplets per row.
+    A triplet of rows i, j, k with ``|y_i − y_j| < |y_i − y_k|`` is satisfied when i is nearer to j than to k.  The
+    score is the share satisfied of ten random triplets per row.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class Targets(Constraint):
         return f"{plural(self.size, 'value')}{extent}"
 
     def triples(self, seed: int = 0) -> Array:
-        """Draw (i, j, k) with |y_i − y_j| < |y_i − y_k|: ten per known value and no more than 20,000.
+        """Draw (i, j, k) with ``|y_i − y_j| < |y_i − y_k|``: ten per known value and no more than 20,000.
 
         There are fewer where values tie often, and none where all are equal.
         """

@@ -15,11 +15,18 @@ from .texts import Texts
 
 Array = NDArray[Any]
 
-STYLES = {"iso": "2024-01-31", "dotted": "31.01.2024", "day first": "31/01/2024", "month first": "01/31/2024"}
+STYLES = {
+    "iso": "2024-01-31",
+    "year first": "2024/01/31",
+    "dotted": "31.01.2024",
+    "day first": "31/01/2024",
+    "month first": "01/31/2024",
+}
 """The ways in which dates are read, with an example of each."""
 DAY = 86_400.0
 
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?")
+_YEAR_FIRST = re.compile(r"(\d{4})/(\d{1,2})/(\d{1,2})")
 _DOTTED = re.compile(r"(\d{1,2})\.(\d{1,2})\.(\d{4})")
 _SLASHED = re.compile(r"(\d{1,2})/(\d{1,2})/(\d{4})")
 
@@ -63,18 +70,19 @@ def _iso(text: str) -> float | None:
     return moment.timestamp() / DAY
 
 
-def _parts(pattern: re.Pattern[str], day: int, month: int) -> Callable[[str], float | None]:
+def _parts(pattern: re.Pattern[str], day: int, month: int, year: int = 3) -> Callable[[str], float | None]:
     def read(text: str) -> float | None:
         found = pattern.fullmatch(text)
         if found is None:
             return None
-        return datetime(int(found[3]), int(found[month]), int(found[day]), tzinfo=UTC).timestamp() / DAY
+        return datetime(int(found[year]), int(found[month]), int(found[day]), tzinfo=UTC).timestamp() / DAY
 
     return read
 
 
 _READERS: dict[str, Callable[[str], float | None]] = {
     "iso": _iso,
+    "year first": _parts(_YEAR_FIRST, 3, 2, 1),
     "dotted": _parts(_DOTTED, 1, 2),
     "day first": _parts(_SLASHED, 1, 2),
     "month first": _parts(_SLASHED, 2, 1),

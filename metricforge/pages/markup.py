@@ -10,9 +10,12 @@ from collections.abc import Iterable
 from html import escape
 
 STYLE = """
-:root { color-scheme: light; --ink: #1c2430; --soft: #5b6675; --line: #dfe3e8; --accent: #1f77b4; }
+:root { color-scheme: light dark; --ink: #1c2430; --soft: #5b6675; --line: #dfe3e8; --paper: #fff; --box: #f5f6f8; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e4e8ee; --soft: #a3aebc; --line: #39424e; --paper: #14181d; --box: #1e242b; }
+  img { background: #fff; border-radius: .4rem; } }
 * { box-sizing: border-box; }
-body { margin: 0 auto; padding: 1.2rem 1rem 3rem; max-width: 62rem; color: var(--ink); background: #fff;
+body { margin: 0 auto; padding: 1.2rem 1rem 3rem; max-width: 62rem; color: var(--ink); background: var(--paper);
        font: 16px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; overflow-wrap: break-word; }
 h1 { font-size: 1.55rem; line-height: 1.25; margin: .2rem 0 .6rem; }
 h2 { font-size: 1.15rem; margin: 2.2rem 0 .4rem; padding-top: .8rem; border-top: 1px solid var(--line); }
@@ -27,7 +30,8 @@ table { border-collapse: collapse; width: 100%; font-size: .92rem; }
 th, td { text-align: left; vertical-align: top; padding: .3rem .6rem .3rem 0; border-bottom: 1px solid var(--line); }
 th { font-weight: 600; } td.number, th.number { text-align: right; white-space: nowrap; }
 table.values th { width: 12rem; font-weight: 400; color: var(--soft); } td { overflow-wrap: anywhere; }
-pre { background: #f5f6f8; border-radius: .4rem; padding: .7rem .9rem; white-space: pre-wrap; overflow-wrap: anywhere; }
+pre { background: var(--box); border-radius: .4rem; padding: .7rem .9rem; white-space: pre-wrap;
+      overflow-wrap: anywhere; }
 @media (max-width: 30rem) { body { padding: .8rem .8rem 2rem; } h1 { font-size: 1.3rem; }
   table.values th { width: 8rem; } }
 """

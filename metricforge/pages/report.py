@@ -171,7 +171,8 @@ def _lead(about: _Subject, title: str, before: Sequence[Satisfied], after: Seque
 
 def _held_out_tile(score: Mapping[str, Any]) -> str:
     sides = zip(("before", "after"), score["error"], strict=True)
-    b, a = (f"{100 * score[side]:.1f} ± {100 * error:.1f} %" for side, error in sides)
+    # spaces that do not break: a narrow tile breaks at the arrow only
+    b, a = (f"{100 * score[side]:.1f}\u00a0±\u00a0{100 * error:.1f}\u00a0%" for side, error in sides)
     return markup.tile(f"{b} → {a}", f"{score['what']}, on rows held out ({plural(score['folds'], 'fold')})")
 
 
