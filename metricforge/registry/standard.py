@@ -59,6 +59,7 @@ def metricforge_register(registrar: Registrar) -> None:
     for name in (
         "demo",
         "learn",
+        "compare",
         "evaluate",
         "info",
         "classify",

@@ -61,6 +61,21 @@ def _dialect(parser: ArgumentParser) -> None:
     add("--thousands", metavar="CHARACTER", help="between groups of three digits, as in 1,500,000")
 
 
+def _compare(parser: ArgumentParser) -> None:
+    from .hints import add_flags
+
+    add = parser.add_argument
+    add("data", nargs="?", help="rows, as for metricforge learn")
+    add_flags(parser)
+    add("--kernel", help="that all methods start from (default: each method's own)")
+    add("--standardize", action="store_true", default=None, help="scale every column to mean 0 and spread 1 first")
+    add("--rank", help="auto, exact or a number (default: auto)")
+    add("--seed", type=int, help="same seed, same folds (default: 0)")
+    add("--folds", type=int, help="parts of the rows, each held out once (default: 3)")
+    _table(parser)
+    add("--report", metavar="FILE", help="draw the comparison, as .html")
+
+
 def _scheduler(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--scheduler",
@@ -163,6 +178,7 @@ LEARN = Command("learn a metric from rows and hints about their likeness", f"{_R
 TRANSFORM = Command("embed rows so that Euclidean distances are the metric's", f"{_ROOM}.apply:transform", _transform)
 NEIGHBORS = Command("find the nearest training rows of each row", f"{_ROOM}.apply:neighbors", _neighbors)
 DISTANCE = Command("print the distances between rows", f"{_ROOM}.apply:distance", _distance)
+COMPARE = Command("score every method on rows held out", f"{_ROOM}.comparing:run", _compare)
 EVALUATE = Command("score a metric on the rows and hints of a later file", f"{_ROOM}.evaluate:run", _evaluate)
 CLASSIFY = Command("classify rows by the training rows near them", f"{_ROOM}.sorting:classify", _classify)
 CLUSTER = Command("cluster rows, under hints if there are any", f"{_ROOM}.sorting:cluster", _cluster)

@@ -10,6 +10,7 @@ ROOT = Path(__file__).parents[2]
 COMMANDS = (
     "demo",
     "learn",
+    "compare",
     "evaluate",
     "info",
     "classify",

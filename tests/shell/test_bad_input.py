@@ -164,6 +164,11 @@ BAD = {
     "distance to a missing file": (["distance", "toy.metric", "toy.csv", "no.csv"], "there is no file"),
     "distance, paired with nothing": (["distance", "toy.metric", "toy.csv", "--paired"], "give a second file"),
     "distance, unequal": (["distance", "python.metric", "toy.npy", "few.npy", "--paired"], "100 rows and B has 2"),
+    "compare without hints": (["compare", "toy.csv"], "the hint is missing"),
+    "compare into a picture": (
+        ["compare", "toy.csv", *HINT[:4], "--report", "x.png"],
+        "it is an HTML page; give a name that ends in .html",
+    ),
     "evaluate without hints": (["evaluate", "toy.metric", "toy.csv"], "give one of --label, --pairs"),
     "evaluate by two hints": (
         ["evaluate", "toy.metric", "toy.csv", "--label", "class", "--pairs", "pairs.csv"],

@@ -1,0 +1,37 @@
+"""``metricforge compare``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from metricforge_cases.shell import run
+
+import metricforge as mf
+
+
+@pytest.mark.usefixtures("here")
+def test_it_prints_what_python_gives_and_draws_it(capsys, monkeypatch):
+    compared = mf.compare
+
+    def two(X, hint, **options):
+        return compared(X, hint, candidates=["krca", "lpdesign"], **options)
+
+    monkeypatch.setattr("metricforge.shell.comparing.compare", two)
+    words = ["compare", "toy.csv", "--label", "class", "--drop", "group", "--seed", "1"]
+    assert run(*words, "--report", "c.html", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    X, y = mf.datasets.load("toy")
+    labels = mf.Labels(np.array(["red", "blue"])[y])
+    same = compared(X, labels, candidates=["krca", "lpdesign"], seed=1)
+    assert told["best"] == same.best
+    assert [one["score"] for one in told["candidates"]] == pytest.approx([one.mean for one in same.scores])
+    page = Path("c.html").read_text()
+    assert "data:image/png" in page
+    assert f"{100 * same.scores[0].mean:.1f} ± " in page
+    assert run(*words) == 0
+    out = capsys.readouterr().out
+    assert "candidate" in out
+    assert f"best: {same.best}" in out
