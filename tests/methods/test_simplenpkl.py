@@ -147,6 +147,19 @@ def test_the_optimum_is_an_sdp_solvers(small, loss, weights, kind, B):
     assert value_of(K, L, relations, C, loss) == pytest.approx(report.objective, rel=1e-9, abs=1e-9)
 
 
+@pytest.mark.parametrize(("loss", "tol"), [("squared_hinge", 1e-5), ("hinge", 1e-3)])
+def test_a_bound_that_is_far_from_active_gives_the_sdp_solvers_optimum(small, loss, tol):
+    """With B = 100 n² the optimal A has no positive eigenvalue: K comes from the corrective steps."""
+    X, pairs = small
+    B = 100.0 * 44**2
+    options = {"loss": loss, "B": B, "n_neighbors": 4, "C": 2.0, "tol": tol}
+    report = mf.learn(X, pairs, method="simplenpkl", kernel=Linear(), **options).report
+    truth = sdp(dense_laplacian(X, 4), listed(pairs, "degree"), 2.0, B, loss)
+    assert report.status == "optimal"
+    assert report.objective == pytest.approx(truth, abs=tol)
+    assert report.lower_bound <= truth + 1e-6
+
+
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_every_eigensolver_reaches_it(loss, solver):

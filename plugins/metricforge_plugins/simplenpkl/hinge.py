@@ -15,6 +15,7 @@ import numpy as np
 
 from metricforge.rows import Array
 
+from .corrective import correct
 from .pairs import SignedPairs
 from .spectrum import PositivePart, positive_part
 
@@ -60,6 +61,7 @@ class Dual:
     best: tuple[PositivePart, float] | None = None  # eigenpairs, and the factor that scales them to those of K
     solver: str = ""
     products: int = 0
+    slack: bool = False  # whether the best K is inside the bound
     _last: PositivePart | None = None
 
     @property
@@ -96,6 +98,11 @@ class Dual:
         share = alpha / (self.C * self.pairs.w) if self.squared else np.zeros_like(alpha)
         return float(alpha.sum() - alpha @ share / 2), 1.0 - share
 
+    def last_vectors(self) -> Array:
+        """Return the positive eigenvectors of the last A(α)."""
+        assert self._last is not None
+        return self._last.V
+
     def try_kernel(self, E: Array) -> None:
         """Update the upper bound with the feasible multiple of EE'."""
         assert self._last is not None
@@ -110,7 +117,7 @@ class Dual:
         """Keep K = full V diag(w) V', or a fraction of it, if it is the best so far; smooth = tr(LK)."""
         shrink, value = self._along(smooth, agreement)
         if value < self.upper:
-            self.upper, self.best = value, (part, shrink * full)
+            self.upper, self.best, self.slack = value, (part, shrink * full), shrink < 1.0
 
     def _along(self, smooth: float, agreement: Array) -> tuple[float, float]:
         """Return the best factor in [0, 1] for K, and the value there; it is below 1 where B is not active."""
@@ -140,6 +147,8 @@ class Dual:
             self.evaluate(alpha)
             if self.closed() or len(self.trace) >= max_iter:
                 break
+            if self.slack:
+                return correct(self, max_iter)
             if part is not None:
                 # adapt the stiffness to the share of the predicted increase that was achieved
                 kept = (self.value - top) / (promised - top)
