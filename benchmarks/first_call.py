@@ -30,7 +30,7 @@ import numpy as np
 import metricforge as mf
 
 from .first_call_gain import Fit, Job, Store, baselines, kinds_of, run_jobs, sets_of
-from .first_call_peers import PEERS, run_peers
+from .first_call_peers import PEERS, named_peer, run_peers
 from .first_call_sets import SETS, cache_folder
 from .first_call_table import Column, table_of
 from .run import Table
@@ -98,7 +98,7 @@ def run(
         columns.insert(0, Column(FIRST, Store(folder / f"metricforge-{before}.jsonl"), f"{FIRST} before"))
     if "peers" in parts:
         every = dict.fromkeys(peer for found in PEERS.values() for peer in found)
-        columns += [Column(p, peers, "", tuple(kind for kind in PEERS if p in PEERS[kind])) for p in every]
+        columns += [Column(p, peers, named_peer(p), tuple(kind for kind in PEERS if p in PEERS[kind])) for p in every]
     table = table_of(names, wanted, splits, Column(FIRST, cells), columns, base, seconds)
     if before:
         table.notes.append(f"{FIRST} before: the first call of the code at {before}")

@@ -32,6 +32,7 @@ PEERS = {
     "T": ("SCML", "LSML"),
     "C": ("RCA",),
 }
+OF_SCIKIT_LEARN = ("NCA", "LDA")
 CHEAP = ("RCA", "LDA", "LFDA", "LSML", "NCA", "SCML", "LMNN", "ITML", "MMC")
 """The peers in the order in which they run: cheap ones first."""
 
@@ -95,6 +96,11 @@ def score(L, z):
     return euclidean_scores(z["X"] @ L.T, z["X_held_out"] @ L.T, z["y"], z["y_held_out"], z["triplets"])
 """
 )
+
+
+def named_peer(peer: str) -> str:
+    """Return the name of a peer with that of its package, because some of our methods have the same name."""
+    return f"{'scikit-learn' if peer in OF_SCIKIT_LEARN else 'metric-learn'} {peer}"
 
 
 def run_peers(
