@@ -53,6 +53,11 @@ class Found:
         return self.gains.cells[self.kind]
 
     @property
+    def refused(self) -> bool:
+        """Whether nothing is known, or that the method cannot learn from this kind of hint."""
+        return all(error.startswith("InputError") for error in self.failures.values())
+
+    @property
     def splits(self) -> str:
         """The number of splits of a set, or the smallest and the largest."""
         numbers = sorted({len(cells) for cells in self.cells.values()})
@@ -89,15 +94,15 @@ def table_of(
         for name in BASELINES if part else ():
             found = found_of(Column(name, base), part, "", splits, base)
             if found.by_set:
-                table.add(half, "none", *_row(found, len(part), None))
+                table.add(half, "none", *_row(found, None))
         for kind in kinds if part else ():
             rows = [found_of(c, part, kind, splits, base) for c in columns if kind in c.kinds]
             leads = {}
             for found in rows:
                 if first and found.column is not first and found.by_set:
                     leads[found.column.title] = lead_of(rows[0], found, base)
-                if found.by_set or found.failures:
-                    table.add(half, kind, *_row(found, len(part), leads.get(found.column.title)))
+                if found.by_set or not found.refused:
+                    table.add(half, kind, *_row(found, leads.get(found.column.title)))
             everything += rows
             if first and rows[0].by_set:
                 verdicts.append(f"{half}, {kind}: {_verdict(rows[0], leads)}")
@@ -159,7 +164,7 @@ def lead_of(first: Found, other: Found, base: Store) -> Lead | None:
 # ----------------------------------------------------------------------------------------------------------------- rows
 
 
-def _row(found: Found, sets: int, lead: Lead | None) -> list[Any]:
+def _row(found: Found, lead: Lead | None) -> list[Any]:
     kind, gains = found.kind, found.gains
     cells = [cell for splits in found.cells.values() for cell in splits]
     spent = [cell["seconds"] for cell in cells]
@@ -168,7 +173,7 @@ def _row(found: Found, sets: int, lead: Lead | None) -> list[Any]:
     return [
         found.column.title,
         found.splits,
-        f"{len(found.by_set)} of {sets}",
+        f"{len(found.by_set)} of {len(found.by_set) + len(found.failures)}",
         *(_mean_over_sets(found, score) for score in SCORES),
         f"{signed(gains.mean(kind))} ± {gains.error(kind):.1f}" if found.by_set else "none",
         f"{worst} {signed(least)}" if found.by_set else "none",
@@ -201,8 +206,8 @@ def _nested(everything: Sequence[Found], of: Any) -> dict[str, dict[str, Any]]:
 def _protocol(kinds: Sequence[str], seconds: float, peers: bool) -> list[str]:
     notes = [
         "means over the sets that finished, in per cent; gain: mean ± standard error over sets of (1-NN error down + "
-        "5-NN error down + triplet accuracy up) / 3 over standardised distances, in points; splits: the fewest and the "
-        "most of a set",
+        "5-NN error down + triplet accuracy up) / 3 over standardised distances, in points; sets: finished of those "
+        "tried; splits: the fewest and the most of a set",
         f"half of the rows for training, at most {HELD_OUT_ROWS} others are scored; < −2: sets that lose more than 2 "
         "points; hints: " + "; ".join(f"{kind} {KINDS[kind]}" for kind in kinds),
         "mf.learn there: the first call on the sets and splits that this metric has; ahead by: mean ± standard error "
