@@ -208,6 +208,12 @@ def solving(solver: Solver, representation: str, n: int, method: str | None = No
     try:
         with nullcontext() if cubic else cluster.one_thread():
             yield
+    except np.linalg.LinAlgError as error:
+        name = method or type(solver).__name__
+        raise InputError(
+            f"X: {name} met a matrix that it cannot factorise ({error}); rescale the features, for instance with "
+            "mf.kernels.Standardized, and look for rows or columns that are far out, constant or copies"
+        ) from error
     except Exception as error:
         error.add_note(f"in solver {type(solver).__name__}{_origin(solver, method)}")
         raise

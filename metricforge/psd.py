@@ -64,8 +64,9 @@ def symmetric(A: Any) -> Array:
     if not np.isfinite(A).all():
         i, j = np.argwhere(~np.isfinite(A))[0]
         raise InputError(f"A must be finite, got {A[i, j]} at ({i}, {j})")
-    with np.errstate(over="ignore"):
-        skew = np.abs(A - A.T)
+    if A.size and np.abs(A).max() > 1e150:
+        raise InputError(f"A has values up to {np.abs(A).max():.3g}, whose squares overflow; rescale it")
+    skew = np.abs(A - A.T)
     if skew.size and skew.max() > 1e-8 * max(float(np.abs(A).max()), 1e-300):
         i, j = np.unravel_index(int(skew.argmax()), skew.shape)
         raise InputError(f"A must be symmetric, got {A[i, j]:.6g} at ({i}, {j}) and {A[j, i]:.6g} at ({j}, {i})")

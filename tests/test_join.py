@@ -221,3 +221,9 @@ def test_rows_whose_squares_would_overflow_in_a_solver_are_refused():
 def test_a_class_is_no_constraint(value):
     with pytest.raises(InputError, match=r"^constraints must be labels \(1-d\) or a constraint, got <class"):
         join.as_constraint(value)
+
+
+def test_a_matrix_that_cannot_be_factorised_is_an_input_error():
+    says = r"^X: mine met a matrix that it cannot factorise \(3-th minor\); rescale"
+    with pytest.raises(InputError, match=says), join.solving(None, "features", 9, "mine"):
+        raise np.linalg.LinAlgError("3-th minor")

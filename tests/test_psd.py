@@ -43,5 +43,6 @@ def test_factor_refuses(A, words):
         assert word in str(caught.value)
 
 
-def test_the_largest_float_does_not_overflow():
-    assert psd.smallest_eigenvalue([[1.7e308]]) == 1.7e308
+def test_values_whose_squares_overflow_are_refused():
+    with pytest.raises(InputError, match=r"^A has values up to 1.7e\+308, whose squares overflow; rescale it$"):
+        psd.factor(np.full((10, 10), 1.7e308))

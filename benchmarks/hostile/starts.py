@@ -47,7 +47,8 @@ class Skewed(mf.Kernel):
     """Is not symmetric."""
 
     def block(self, X: Any, Y: Any) -> Any:
-        return np.asarray(X @ Y.T) + np.arange(Y.shape[0])
+        G = X @ Y.T
+        return np.asarray(G.toarray() if hasattr(G, "toarray") else G) + np.arange(Y.shape[0])
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ def validated(estimator: Any, X: Any, *y: Any, reset: bool = True) -> Any:
         with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn adds up all cells
             return validate_data(estimator, X, *y, accept_sparse="csr", dtype=[np.float64, np.float32], reset=reset)
     except Exception as error:
-        if not isinstance(error, TypeError):  # of which scikit-learn asks a message of its own
+        # scikit-learn asks for a TypeError of its own where cells are no numbers
+        if not isinstance(error, TypeError) or isinstance(X, dict):
             _rows.as_vectors(X)
         if type(error) in (ValueError, TypeError):
             raise

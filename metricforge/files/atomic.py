@@ -54,6 +54,8 @@ def check_writable(path: str | os.PathLike[str]) -> None:
     target = Path(path)
     if target.is_dir():
         raise InputError(f"cannot write {str(path)!r}: it is a folder; give the name of a file")
+    if target.exists() and not target.is_file():
+        raise InputError(f"cannot write {str(path)!r}: it is a pipe or a device; give the name of a file")
     if not target.parent.is_dir():
         raise InputError(f"cannot write {str(path)!r}: there is no folder {str(target.parent)!r}; create it first")
     if not os.access(target.parent, os.W_OK | os.X_OK):

@@ -360,7 +360,7 @@ def test_a_learner_with_an_unknown_method_can_be_shown():
         learner.fit([[1.0], [2.0]], [0, 1])
 
 
-@pytest.mark.parametrize("rows", [[[1.0, 2.0], [3.0]], [[1.7e308], [-1.7e308]]])
+@pytest.mark.parametrize("rows", [[[1.0, 2.0], [3.0]], {"a": [1.0, 2.0]}, [[1.7e308], [-1.7e308]]])
 def test_rows_that_scikit_learn_stumbles_over_are_input_errors_without_warnings(rows):
     with pytest.raises(InputError, match=r"^X "):
         mf.MetricLearner("krca").fit(rows, [0, 1])

@@ -621,3 +621,12 @@ def test_a_start_that_cannot_be_saved_is_left_out_with_a_note(tmp_path):
     assert copy.start is None
     assert copy.report.notes[-1].startswith("not saved: start: Shifted is not registered")
     assert np.array_equal(copy.distance(points()), metric.distance(points()))
+
+
+def test_a_pipe_or_a_device_is_not_replaced(tmp_path):
+    metric = mf.learn([[0.0], [1.0], [2.0]], [0, 0, 1], method="euclidean")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "null").symlink_to("/dev/null")
+    for name in ("pipe", "null"):
+        with pytest.raises(InputError, match="it is a pipe or a device; give the name of a file"):
+            metric.save(tmp_path / name)

@@ -1,0 +1,31 @@
+"""A bounded part of the hostile campaign: the same cases in every run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks.hostile import bounded
+from benchmarks.hostile.trial import GOOD, Outcome, Verdict
+from benchmarks.hostile.worker import Worker
+
+
+@pytest.mark.parametrize(("part", "cases"), [("api", 200), ("files", 200), ("tables", 30), ("certificates", 20)])
+def test_no_case_of_the_bounded_campaign_finds_an_error(part, cases):
+    campaign = bounded(part, cases)
+    found = list(campaign.findings())
+    assert not found, json.dumps(found[:5], indent=1)
+    counts = campaign.counts[part]
+    assert sum(counts[verdict] for verdict in GOOD) == counts.total() > 3  # a slow machine runs fewer
+    assert counts[Verdict.REFUSED] > 0 or part == "certificates"  # the cases are hostile
+
+
+def test_a_case_depends_on_its_name_only():
+    found = []
+    for _ in range(2):
+        with Worker("api") as worker:
+            found.append(worker.run(0, 7))
+    assert isinstance(found[0], Outcome)
+    assert found[0].description == found[1].description
+    assert found[0].verdict == found[1].verdict
