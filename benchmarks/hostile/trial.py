@@ -239,7 +239,8 @@ def _module(filename: str) -> str:
 
 
 IMPORTED = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK", "_RJEM_MALLOC_CONF")
-"""Variables that a dependency sets when it is imported."""
+IMPORTED += ("MALLOC_TRIM_THRESHOLD_", "PYTHONHASHSEED", "__DASK_PARENT_PID")
+"""Variables that a dependency sets when it is imported, and dask when it starts workers."""
 
 
 @dataclass(frozen=True)

@@ -269,6 +269,7 @@ def _open_array(path: Path, selection: Selection) -> Table:
 
 def _read_zarr(path: Path, selection: Selection) -> Table:
     found = _open_array(path, selection)
+    check_memory(found.rows.nbytes, f"reading {quoted(path)}", "give a part of it")
     return replace(found, rows=_rows.gathered(found.rows))
 
 

@@ -24,6 +24,8 @@ from .untrusted import check_distinct, check_regular
 
 Array = NDArray[Any]
 
+MOST_CHUNKS = 20_000
+"""More make graphs that take minutes to build: 1.3 TB in chunks of the default size."""
 CHUNK_BYTES = 64 * 2**20
 """The default size of a chunk."""
 
@@ -69,6 +71,11 @@ def open_rows(path: str | os.PathLike[str], *, columns: list[str] | None = None,
         raise InputError(f"path: {path.name!r} holds {n} rows of {d} columns; give at least one of each")
     limit = min(CHUNK_BYTES, cluster.task_bytes())
     step = chunk_rows or max(1, limit // (d * dtype.itemsize))
+    if n / step > MOST_CHUNKS:
+        raise InputError(
+            f"path: {path.name!r} declares {n} rows of {d} columns, which would be {n // step} chunks; if that is what "
+            "it holds, give a larger chunk_rows"
+        )
     return _lazy(source, n, d, dtype, step)
 
 

@@ -131,3 +131,9 @@ def test_a_damaged_chunk_is_said(tmp_path):
     chunk.write_bytes(b"nonsense")
     with pytest.raises(InputError, match=r"rows.zarr' is damaged: .*; restore it from a copy, or write it again$"):
         storage.open_rows(tmp_path / "rows.zarr").compute()
+
+
+def test_a_header_that_declares_the_world_is_refused(tmp_path):
+    zarr.create_array(str(tmp_path / "rows.zarr"), shape=(10**15, 3), chunks=(10**6, 3), dtype="f8")
+    with pytest.raises(InputError, match=r"declares 1000000000000000 rows of 3 columns, which would be \d+ chunks"):
+        storage.open_rows(tmp_path / "rows.zarr")

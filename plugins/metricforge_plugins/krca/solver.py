@@ -221,7 +221,11 @@ def _add_scatter(
 ) -> tuple[ScatterKernel, float, float]:
     n = old.n + groups.n
     epsilon = old.epsilon if hold == "epsilon" else old.epsilon * old.n / n
-    learned = ScatterKernel.of(old.map, old.scatter + scatter(old.map, X, groups), n, epsilon)
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = old.scatter + scatter(old.map, X, groups)
+    if not np.isfinite(total).all():
+        raise InputError("X: the variation inside groups overflows; rescale the features")
+    learned = ScatterKernel.of(old.map, total, n, epsilon)
     return learned, *_check_scatter(learned, seed)
 
 
