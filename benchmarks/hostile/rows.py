@@ -312,6 +312,14 @@ def _csr(A: Any) -> Any:
     return sparse.csr_array(A)
 
 
+def _diagonals(A: Any) -> Any:
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # SciPy warns of many diagonals
+        return sparse.dia_array(A)
+
+
 def _unsorted(rng: Rng, A: Any) -> Any:
     X = _csr(A)
     for i in range(X.shape[0]):
@@ -372,7 +380,7 @@ SPARSE: dict[str, Callable[[Rng, Any], Any]] = {
     "lil": lambda rng, A: sparse.lil_array(A),
     "dok": lambda rng, A: sparse.dok_array(A),
     "bsr": lambda rng, A: sparse.bsr_array(A),
-    "dia": lambda rng, A: sparse.dia_array(A),
+    "dia": lambda rng, A: _diagonals(A),
     "float32": lambda rng, A: _csr(A).astype("f4"),
     "whole numbers": lambda rng, A: _csr(np.rint(np.clip(A, -1e9, 1e9)).astype("i8")),
     "unsorted": _unsorted,

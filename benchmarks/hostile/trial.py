@@ -208,7 +208,8 @@ class Trial:
 def _of_sklearn(error: BaseException) -> bool:
     """Return whether scikit-learn's own validation raised, as its users expect of an estimator."""
     frames = traceback.extract_tb(error.__traceback__)
-    return isinstance(error, ValueError | TypeError) and frames[-1].filename.endswith(SKLEARN_CHECKS)
+    own = any(frame.filename.endswith(SKLEARN_CHECKS) for frame in frames[-3:])  # below them, NumPy's conversion
+    return isinstance(error, ValueError | TypeError) and own and type(error).__module__ == "builtins"
 
 
 SKLEARN_CHECKS = ("sklearn/utils/validation.py", "sklearn/utils/multiclass.py", "sklearn/base.py")

@@ -14,6 +14,9 @@ from .indices import keyed_pairs, pair_keys
 
 Array = NDArray[Any]
 
+MOST_ROWS = 3 * 10**9
+"""The number i n + j of a pair of rows must be below 2⁶³."""
+
 
 def freeze(target: Any, **values: Any) -> None:
     """Set fields of a frozen dataclass and make arrays of numbers read-only."""
@@ -27,7 +30,7 @@ def check_n(n: Any, kind: str) -> int:
     """Return the number of rows as an int, or raise if it is missing."""
     if n is None:
         raise InputError(f"n is missing: {kind} needs the number of rows, write {kind}(..., n=len(X))")
-    return whole_number(n, "n")
+    return whole_number(n, "n", most=MOST_ROWS, most_is="pairs of more rows cannot be numbered")
 
 
 def generator(seed: Any) -> np.random.Generator:

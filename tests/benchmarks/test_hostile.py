@@ -17,8 +17,8 @@ def test_no_case_of_the_bounded_campaign_finds_an_error(part, cases):
     found = list(campaign.findings())
     assert not found, json.dumps(found[:5], indent=1)
     counts = campaign.counts[part]
-    assert sum(counts[verdict] for verdict in GOOD) == counts.total() > 3  # a slow machine runs fewer
-    assert counts[Verdict.REFUSED] > 0 or part == "certificates"  # the cases are hostile
+    assert sum(counts[verdict] for verdict in GOOD) == counts.total() > 0  # a slow machine runs fewer
+    assert counts[Verdict.REFUSED] > 0 or counts.total() < cases or part == "certificates"  # the cases are hostile
 
 
 def test_a_case_depends_on_its_name_only():

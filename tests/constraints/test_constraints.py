@@ -281,3 +281,8 @@ def test_sets_must_be_a_list():
 def test_a_seed_is_a_whole_number(seed):
     with pytest.raises(InputError, match=r"^seed must be a whole number of at least 0, got "):
         mf.Labels([0, 0, 1, 1]).to(mf.Triplets, seed=seed)
+
+
+def test_more_rows_than_pairs_can_number_are_refused():
+    with pytest.raises(InputError, match=r"^n must be a whole number of at least 1 and at most 3000000000 \(pairs of"):
+        mf.Pairs([(0, 1)], n=10**30)

@@ -1121,3 +1121,9 @@ def test_a_loose_tolerance_still_finds_eigenvectors():
     options = {"method": "simplenpkl", "eigensolver": "arpack"}
     loose, tight = (mf.learn(X, pairs, tol=tol, **options) for tol in (1e-2, 1e-7))
     assert loose.report.objective == pytest.approx(tight.report.objective, rel=1e-3)
+
+
+def test_a_tiny_gram_matrix_is_refused_without_a_warning(rng):
+    F = rng.normal(size=(13, 3))
+    with pytest.raises(InputError, match="multiply"):
+        mf.learn(1e-200 * F @ F.T, np.arange(13) % 3, method="simplenpkl", kernel=mf.kernels.Precomputed())

@@ -108,6 +108,11 @@ def ridge(map: FeatureMap, X: Any, E: Array, unit: bool) -> tuple[RidgeExtension
             "kernel: all rows with a place in the embedding have the same features under the base kernel, so the "
             "embedding cannot be extended to other rows; choose another kernel"
         )
+    if s[-1] < 1e-150:  # its square underflows
+        raise InputError(
+            f"kernel: the rows differ by about {s[-1]:.3g} under the base kernel; multiply it by a number that makes "
+            "its values about 1"
+        )
     Z = np.square(U.T @ FE).sum(axis=1)
     rho = RIDGES * max(float(s.mean()), np.finfo(np.float64).tiny)
     left = np.maximum(total - (Z[:, None] * (s[:, None] + 2 * rho) / np.square(s[:, None] + rho)).sum(axis=0), 0.0)
