@@ -24,7 +24,7 @@ def scattered():
             B = rng.standard_normal((size, size)) * (rng.random((size, size)) < 0.3) + np.eye(size, k=1)
             blocks.append(B + B.T)
     order = rng.permutation(sum(len(B) for B in blocks))
-    return sp.csr_array(sp.csr_array(sp.block_diag(blocks))[order][:, order])
+    return sp.csr_array(sp.csr_array(sp.block_diag([sp.coo_array(block) for block in blocks]))[order][:, order])
 
 
 @pytest.mark.parametrize("k", [1, 12, 60])

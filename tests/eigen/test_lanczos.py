@@ -72,7 +72,7 @@ def test_an_invariant_subspace_ends_it(rank, tol):
 
 
 def test_copies_beyond_the_block_are_left_to_the_search_and_found():
-    A = sp.csr_array(sp.block_diag([np.ones((40, 40)) / 40] * 30))  # thirty ones, the rest zeros
+    A = sp.csr_array(sp.block_diag([sp.coo_array(np.ones((40, 40)) / 40)] * 30))  # thirty ones, the rest zeros
     found = eigen.top(aslinearoperator(A), 30, solver="lanczos", tol=1e-4)
     assert found.status == "converged"
     np.testing.assert_allclose(found[0], np.ones(30), atol=1e-7)
@@ -153,7 +153,7 @@ def test_ritz_values_climb_through_restarts_to_the_eigenvalues(rng):
     found = iterate(A, start, 24, 8, until=600)
     assert [entry[0] for entry in found] == list(range(24, 601, 16))  # a full basis, then as much as was dropped
     sums = [entry[1].sum() for entry in found]
-    assert sums == sorted(sums)
+    assert (np.diff(sums) >= -1e-12 * sums[-1]).all()  # up to rounding
     np.testing.assert_allclose(found[-1][1], np.linalg.eigvalsh(A.toarray())[::-1][:4], atol=1e-8)
     assert found[-1][2].max() < 1e-5
 

@@ -14,7 +14,7 @@ PRIMME = pytest.param("primme", marks=needs_primme)
 ITERATIVE = ["arpack", "lanczos", PRIMME]
 SOLVERS = ["auto", "dense", *ITERATIVE]
 
-CLIQUES = sp.csr_array(sp.block_diag([np.ones((4, 4))] * 60))
+CLIQUES = sp.csr_array(sp.block_diag([sp.coo_array(np.ones((4, 4)))] * 60))
 
 
 def symmetric(eigenvalues, seed=0):
@@ -32,7 +32,7 @@ def laplacian(components, size, seed=0):
     for _ in range(components):
         W = np.triu(rng.random((size, size)) < 0.2, 1) | np.eye(size, k=1, dtype=bool)
         blocks.append(W | W.T)
-    W = sp.csr_array(sp.block_diag(blocks)).astype(float)
+    W = sp.csr_array(sp.block_diag([sp.coo_array(block) for block in blocks])).astype(float)
     scale = sp.diags_array(1 / np.sqrt(W.sum(axis=1)))
     return sp.csr_array(sp.eye_array(components * size) - scale @ W @ scale)
 
