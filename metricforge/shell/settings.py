@@ -164,6 +164,8 @@ def _stored(path: str, kinds: Mapping[str, type[Constraint]]) -> dict[str, Any]:
         raise InputError(f"--config: cannot read {path!r}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"--config: {path!r} is not TOML: {error}") from None
+    except RecursionError:
+        raise InputError(f"--config: {path!r} is nested too deeply; settings are one table") from None
     for name in LISTS:
         if isinstance(found.get(name), list):
             found[name] = tuple(found[name])
