@@ -231,11 +231,11 @@ def _verdict(first: Found, leads: Mapping[str, Lead | None]) -> str:
     text = f"gain {signed(first.gains.mean(first.kind))} ± {first.gains.error(first.kind):.1f}, worst set {worst} "
     text += f"{signed(least)}, {below} of {len(first.by_set)} sets below −2"
     known = {name: lead for name, lead in leads.items() if lead}
-    for word, keep in (("ahead of", True), ("behind", False)):
+    for word, sign in (("ahead of", 1), ("level with", 0), ("behind", -1)):
         part = [
             f"{name} ({signed(lead.ahead)} ± {lead.error:.1f}, {lead.sets} sets)"
             for name, lead in known.items()
-            if (lead.ahead > 0) == keep
+            if np.sign(round(lead.ahead, 1)) == sign
         ]
         if part:
             text += f"; {word} {', '.join(part)}"
