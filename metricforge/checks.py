@@ -65,6 +65,15 @@ def numbers(values: Any, name: str, **bounds: Unpack[Bounds]) -> tuple[float, ..
     return tuple(float(value) for value in given)
 
 
+def rows_of_numbers(values: Any, name: str) -> tuple[tuple[float, ...], ...]:
+    """Return a non-empty list or array of rows of numbers, as tuples of floats."""
+    import numpy as np
+
+    if not isinstance(values, list | tuple | np.ndarray) or not len(values):
+        raise wrong(name, "a list of rows of numbers", values)
+    return tuple(numbers(row, name) for row in values)
+
+
 def whole_number(value: Any, name: str, least: int = 1, most: int | None = None, most_is: str = "") -> int:
     """Return ``value`` as an int of at least ``least`` and, where given, at most ``most``.
 

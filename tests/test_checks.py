@@ -123,3 +123,10 @@ def test_a_message_quotes_any_value_in_one_short_line(value):
 def test_an_error_is_one_line_whatever_it_quotes():
     assert str(InputError("X: two\n   lines\r\nand a third")) == "X: two lines and a third"
     assert str(pickle.loads(pickle.dumps(UnknownNameError("a\nb")))) == "a b"
+
+
+def test_rows_of_numbers():
+    assert checks.rows_of_numbers(np.eye(2), "start") == ((1.0, 0.0), (0.0, 1.0))
+    for value in (np.nan, [], "ab", [[1.0], ["x"]], [1.0]):
+        with pytest.raises(InputError, match=r"^start must be a list"):
+            checks.rows_of_numbers(value, "start")

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from metricforge.checks import number, whole_number, whole_number_or
+from metricforge.checks import number, rows_of_numbers, whole_number, whole_number_or
 from metricforge.constraints import Constraint, Labels
 from metricforge.errors import InputError
 from metricforge.kernels import Linear, Standardized
@@ -80,7 +80,7 @@ class NCA(Solver):
         if self.start is not None:
             if self.n_components is not None:
                 raise InputError("start and n_components are both given; the rows of start are the components")
-            object.__setattr__(self, "start", tuple(tuple(map(float, row)) for row in self.start))
+            object.__setattr__(self, "start", rows_of_numbers(self.start, "start"))
 
     def _solve(self, problem: Problem) -> Solution:
         assert isinstance(problem.constraint, Labels)
