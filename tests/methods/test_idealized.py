@@ -512,8 +512,8 @@ def test_scale_of_the_features_does_not_matter(sigma):
 @pytest.mark.parametrize("scale", [2.0**-330, 2.0**160])
 def test_tiny_and_large_features_overflow_nowhere(scale):
     X, y, _ = toy_pairs(40, 60)
-    plain = mf.learn(X, y, method="idealized", nu=0.5).report
-    scaled = mf.learn(scale * X, y, method="idealized", nu=0.5).report
+    plain = mf.learn(X, y, method="idealized", kernel=Linear(), nu=0.5).report
+    scaled = mf.learn(scale * X, y, method="idealized", kernel=Linear(), nu=0.5).report
     assert scaled.objective == plain.objective  # the unit is a power of two
     assert scaled.gamma == scale**2 * plain.gamma
     assert scaled.c_similar == plain.c_similar / scale**2
@@ -522,7 +522,7 @@ def test_tiny_and_large_features_overflow_nowhere(scale):
 def test_features_whose_squares_underflow_are_refused():
     X, y, _ = toy_pairs(40, 60)
     with pytest.raises(InputError, match=r"X: the largest squared distance of a pair is .*; rescale the features"):
-        mf.learn(1e-160 * X, y, method="idealized")
+        mf.learn(1e-160 * X, y, method="idealized", kernel=Linear())
 
 
 def test_offset_of_the_rows_does_not_matter():
@@ -841,7 +841,7 @@ def test_the_restricted_program_is_the_full_one_on_a_subspace():
     X, y = wide_data(300, 160)
     pairs = mf.Pairs.from_labels(y, n_pairs=300, seed=0)
     constants = {"nu": 0.5, "c_similar": 0.3, "c_dissimilar": 0.3}
-    metric = mf.learn(X, pairs, method="idealized", **{"kernel": Linear(), **constants})
+    metric = mf.learn(X, pairs, method="idealized", **{"kernel": Linear(), **{"kernel": Linear(), **constants}})
     V = metric.kernel.map.mix
     assert np.allclose(V.T @ V, np.eye(100), atol=1e-10)
     Z, D = differences_of(X, pairs)
@@ -897,7 +897,7 @@ def test_wide_features_in_blocks_give_the_same_metric(monkeypatch, tmp_path):
     monkeypatch.setattr(written, "DENSE_WIDTH", 10)
     iterated = mf.learn(X, pairs, method="idealized", kernel=Linear(), nu=0.5)
     assert iterated.report.energy_left_out == pytest.approx(whole.report.energy_left_out, rel=0.2)
-    far = mf.learn(1e40 * X, pairs, method="idealized", nu=0.5)  # beyond float32
+    far = mf.learn(1e40 * X, pairs, method="idealized", kernel=Linear(), nu=0.5)  # beyond float32
     assert far.report.energy_left_out == pytest.approx(inside.report.energy_left_out, rel=1e-4)
     inside.save(tmp_path / "wide.metric")
     loaded = mf.load(tmp_path / "wide.metric")
@@ -956,7 +956,9 @@ def test_duplicate_rows_are_dropped_and_counted():
     assert report.similar_pairs == len(both.similar)
     share = len(without.similar) / len(both.similar)
     constants = {"c_similar": share * report.c_similar, "c_dissimilar": report.c_dissimilar}
-    other = mf.learn(X, without, method="idealized", tol=1e-8, **{"kernel": Linear(), **constants})
+    other = mf.learn(
+        X, without, method="idealized", tol=1e-8, **{"kernel": Linear(), **{"kernel": Linear(), **constants}}
+    )
     assert report.objective == pytest.approx(other.report.objective, rel=1e-7)
 
 
