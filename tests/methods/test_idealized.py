@@ -841,7 +841,7 @@ def test_the_restricted_program_is_the_full_one_on_a_subspace():
     X, y = wide_data(300, 160)
     pairs = mf.Pairs.from_labels(y, n_pairs=300, seed=0)
     constants = {"nu": 0.5, "c_similar": 0.3, "c_dissimilar": 0.3}
-    metric = mf.learn(X, pairs, method="idealized", **{"kernel": Linear(), **{"kernel": Linear(), **constants}})
+    metric = mf.learn(X, pairs, method="idealized", kernel=Linear(), **constants)
     V = metric.kernel.map.mix
     assert np.allclose(V.T @ V, np.eye(100), atol=1e-10)
     Z, D = differences_of(X, pairs)
@@ -956,9 +956,7 @@ def test_duplicate_rows_are_dropped_and_counted():
     assert report.similar_pairs == len(both.similar)
     share = len(without.similar) / len(both.similar)
     constants = {"c_similar": share * report.c_similar, "c_dissimilar": report.c_dissimilar}
-    other = mf.learn(
-        X, without, method="idealized", tol=1e-8, **{"kernel": Linear(), **{"kernel": Linear(), **constants}}
-    )
+    other = mf.learn(X, without, method="idealized", tol=1e-8, kernel=Linear(), **constants)
     assert report.objective == pytest.approx(other.report.objective, rel=1e-7)
 
 
