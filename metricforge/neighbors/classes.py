@@ -103,13 +103,17 @@ def other_classes_within(Z: Array, codes: Array, radius: Array) -> Iterator[tupl
     Notes
     -----
     Cost: O(n² m) time in float32, half of it saved by symmetry and blocks of one class skipped; O(p m) in float64 for
-    the p pairs that are near, so the distances are exact.  Memory: 4 n m bytes and some blocks of 4 MB.
+    the p pairs that are near, so the distances are exact.  Memory: 12 n m bytes and some blocks of 4 MB.
     """
     order = np.argsort(codes, kind="stable")
     codes, radius = codes[order], np.asarray(radius, dtype=np.float64)[order]
-    mean = Z.mean(axis=0)
-    low = np.ascontiguousarray((Z[order] - mean), dtype=np.float32)
+    low = np.ascontiguousarray(Z[order] - Z.mean(axis=0), dtype=np.float32)
     norms = np.einsum("ij,ij->i", low, low)
+    # one product gives the squared distances: [z_i, ‖z_i‖², 1]'[−2z_j, 1, ‖z_j‖²]
+    left = np.column_stack([low, norms, np.ones_like(norms)])
+    right = np.column_stack([-2 * low, np.ones_like(norms), norms])
+    # what float32 may have lost is decided in float64
+    reach = (radius + 2e-5 * float(norms.max(initial=0))).astype(np.float32)
     starts = np.arange(0, len(order), BLOCK)
     for a in starts:
         I = slice(a, a + BLOCK)  # noqa: E741
@@ -117,20 +121,17 @@ def other_classes_within(Z: Array, codes: Array, radius: Array) -> Iterator[tupl
             J = slice(b, b + BLOCK)
             if codes[I][0] == codes[J][-1] or max(radius[I].max(), radius[J].max()) < 0:
                 continue  # rows are sorted by class, so these are all of one
-            D = low[I] @ low[J].T
-            D *= -2
-            D += norms[I, None]
-            D += norms[J]
-            reach = np.maximum(radius[I, None], radius[J]).astype(np.float32)
-            # what float32 may have lost is decided in float64
-            reach += 1e-5 * (norms[I].max() + norms[J].max())
-            near = reach > D
-            near &= codes[I, None] != codes[J]
+            D = left[I] @ right[J].T
+            near = reach[I, None] > D
+            near |= reach[J] > D
+            if codes[I][-1] >= codes[J][0]:  # the blocks share a class
+                near &= codes[I, None] != codes[J]
             if a == b:
                 near = np.triu(near)
-            i, j = np.nonzero(near)
-            for part in range(0, len(i), EXACT):
-                p, q = i[part : part + EXACT] + a, j[part : part + EXACT] + b
+            found = np.flatnonzero(near)
+            for part in range(0, len(found), EXACT):
+                p, q = np.divmod(found[part : part + EXACT], near.shape[1])
+                p, q = p + a, q + b
                 difference = Z[order[p]] - Z[order[q]]
                 squared = np.einsum("ij,ij->i", difference, difference)
                 for one, other in ((p, q), (q, p)):
