@@ -195,11 +195,11 @@ class Margins:
             D[i, place[chunk]] = np.square(Z[i] - Z[j]).sum(axis=1)
         return D
 
-    def _sample(self, Z: Array) -> tuple[Array, Array]:
+    def _sample(self, Z: Array, most: int = 500) -> tuple[Array, Array]:
         """Return some rows with targets, and their distances to all rows, infinite to those of their class."""
         n = len(Z)
         rows = np.flatnonzero(np.diff(self.starts))
-        rows = rows[np.linspace(0, len(rows) - 1, max(1, min(len(rows), SAMPLED // n, 500))).astype(int)]
+        rows = rows[np.linspace(0, len(rows) - 1, max(1, min(len(rows), SAMPLED // n, most))).astype(int)]
         D = np.square(Z).sum(axis=1) - 2 * Z[rows] @ Z.T + np.square(Z[rows]).sum(axis=1)[:, None]
         D[self.codes[rows][:, None] == self.codes] = np.inf
         return rows, D
@@ -214,12 +214,12 @@ class Margins:
         return float(np.partition(violation, len(violation) - 1 - allowed)[len(violation) - 1 - allowed])
 
     def scale(self, L: Array) -> float:
-        """Return the power of √2 by which L is multiplied for the smallest objective on a sample of rows."""
+        """Return the power of 2 by which L is multiplied for the smallest objective on a sample of rows."""
         Z = self.F @ L.T
-        rows, D = self._sample(Z)
+        rows, D = self._sample(Z, 60)
         near = self._target_distances(Z)[rows]
         pull = float(np.where(np.isfinite(near), near, 0).sum())
-        powers = 2.0 ** np.arange(-14, 15)
+        powers = 4.0 ** np.arange(-7, 8)
         best = np.inf, 1.0
         for c in powers:
             push = 0.0
