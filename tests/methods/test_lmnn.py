@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 from scipy.sparse import csr_array
 
 import metricforge as mf
-from metricforge.errors import ConvergenceWarning, InputError
+from metricforge.errors import ConvergenceWarning, InputError, MemoryBudgetError
 from metricforge.kernels import RBF, Linear
 
 N, D, K, MU = 12, 2, 2, 0.5
@@ -173,3 +173,13 @@ def test_degenerate_rows_and_classes():
 def test_wrong_options_name_themselves(options):
     with pytest.raises(InputError, match=next(iter(options))):
         LMNN(**options)
+
+
+@pytest.mark.parametrize("method", ["lmnn", "nca", "lfda"])
+def test_lazy_rows_are_gathered_or_refused_with_their_size(method, monkeypatch):
+    import dask.array as da
+
+    X, y = blobs(2000, d=50)
+    monkeypatch.setenv("METRICFORGE_MEMORY", "1MB")
+    with pytest.raises(MemoryBudgetError, match=r"the features of 2000 rows \(2000 × 50, \d of them\) would take"):
+        mf.learn(da.from_array(X, chunks=(500, -1)), y, method=method, kernel="linear")
