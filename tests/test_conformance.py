@@ -38,6 +38,11 @@ def extended():
     return mf.learn(X, mf.Labels(y), method="simplenpkl", extension="nystrom").kernel
 
 
+def in_chunklets():
+    X, y = example_rows("vectors")
+    return mf.learn(X, mf.Chunklets.from_labels(y), method="krca", kernel=RBF(0.1), rank="exact").kernel
+
+
 # Kernels that cannot be built without arguments.
 MADE = {
     "weak": lambda: Weak(RBF("median"), feature=1),
@@ -47,6 +52,7 @@ MADE = {
     "learned": learned,
     "factored": lambda: LearnedKernel.of_factor(represent(RBF(0.1), example_rows("vectors")[0], 9).map, np.eye(9)[:4]),
     "simplenpkl-nystrom": extended,
+    "krca-exact": in_chunklets,
     "unprojected": lambda: registry.get("kernel", "unprojected")(learned()),
     "projected": lambda: registry.get("kernel", "projected")(RBF("median"), direction=(1.0, 0.0, -2.0, 0.5)),
 }

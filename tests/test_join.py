@@ -198,7 +198,7 @@ def test_tuning_refuses_what_is_not_finite(monkeypatch):
     from metricforge_plugins.idealized import tune as idealized
 
     monkeypatch.setattr(idealized.Prepared, "matrix", lambda self, B: np.full_like(B, np.nan))
-    monkeypatch.setattr(idealized, "label_alignment", lambda *args: (0.0,))
+    monkeypatch.setattr(idealized.Prepared, "alignment", lambda self, B: 0.0)
     with pytest.raises(SolverError, match="Idealized returned a solution that is not finite: W"):
         idealized.tune(X, np.arange(20) % 2, c_dissimilar=(1.0,), ratio=(1.0,), nu=(0.6,))
 

@@ -95,7 +95,7 @@ def test_rows_kernels_kinds_and_limits():
     dense, sparse = (mf.learn(A, quads, method="lsml", kernel="linear") for A in (X, csr_array(X)))
     assert_allclose(sparse.kernel.W, dense.kernel.W, atol=1e-4)
     assert mf.learn(X, np.arange(120) % 3, method="lsml", kernel=RBF("median"), rank=10).report.converted
-    assert mf.learn(X, quads).report.method == "lsml"
+    assert mf.learn(X, quads, selection="off").report.method == "lsml"
     with pytest.warns(ConvergenceWarning, match="lsml stopped after 1 steps"):
         mf.learn(X, quads, method="lsml", kernel="linear", gamma=100.0, max_iter=1)
     for options in ({"gamma": 0}, {"weights": (-1.0,)}, {"tol": 0}):

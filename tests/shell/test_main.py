@@ -39,8 +39,9 @@ def test_a_registered_command_runs_by_its_name(plug, capsys):
 def test_the_cores_commands_come_first_then_those_of_plugins(plug):
     plug(("command", "a-first", GREET))
     names = [entry.name for entry in command_entries()]
-    assert names[:3] == ["demo", "learn", "transform"]
-    assert names[-2:] == ["reproduce", "a-first"]
+    own = names.index("reproduce")
+    assert {"demo", "learn", "transform", "plugins", "datasets"} <= set(names[:own])
+    assert "a-first" in names[own:]
 
 
 BROKEN = {

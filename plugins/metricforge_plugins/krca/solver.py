@@ -224,7 +224,7 @@ def _add_scatter(
     with np.errstate(over="ignore", invalid="ignore"):
         total = old.scatter + scatter(old.map, X, groups)
     if not np.isfinite(total).all():
-        raise InputError("X: the variation inside groups overflows; rescale the features")
+        raise InputError("X: the variation inside groups overflows; rescale X")
     learned = ScatterKernel.of(old.map, total, n, epsilon)
     return learned, *_check_scatter(learned, seed)
 
