@@ -38,6 +38,8 @@ BLOCK_SHARE = 4
 """A block may take at most 1/BLOCK_SHARE of the memory budget."""
 MIRROR_TILE = 512
 """Side of the tiles of `mirror`: 2 MB each."""
+PAIR_ARRAYS = 4
+"""Arrays of the size of a block of pairs that a distance makes: products, masks of near rows, their differences."""
 LEAST_TILE = 32
 """Rows of the smallest tile that `map_pairs` works with."""
 
@@ -131,15 +133,15 @@ def _tiled(function: Callable[[Any, Any], Array], X: Any, Y: Any, dtype: np.dtyp
     n, m, budget = count(X), count(Y), requested_budget()
 
     def temporaries(rows: int, others: int) -> int:
-        return WIDE_ARRAYS * 8 * (rows * others + (rows + others) * widest)
+        return PAIR_ARRAYS * 8 * (rows * others + (rows + others) * widest)
 
     if budget is None or temporaries(n, m) <= budget:
         return function(X, Y)
     size = dtype.itemsize * n * m
     least = size + temporaries(min(n, LEAST_TILE), min(m, LEAST_TILE))
     check_memory(least, f"a {n} × {m} matrix", "give fewer rows at a time, or dask arrays")
-    # the largest s with temporaries(s, s) = 24 (s² + 2 s widest) within what the result leaves
-    left = (budget - size) / (WIDE_ARRAYS * 8)
+    # the largest s with temporaries(s, s) = 32 (s² + 2 s widest) within what the result leaves
+    left = (budget - size) / (PAIR_ARRAYS * 8)
     side = max(LEAST_TILE, int((left + widest**2) ** 0.5) - widest)
     result = np.empty((n, m), dtype=dtype)
     for i in range(0, n, side):
