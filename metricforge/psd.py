@@ -12,6 +12,9 @@ from .errors import InputError
 
 Array = NDArray[Any]
 
+LARGEST = 1e290
+"""The largest entry of a matrix; eigenvalues are scaled by LAPACK, but sums of larger entries overflow."""
+
 
 def project(A: Any) -> Array:
     """Return the PSD matrix nearest to a symmetric A in the Frobenius norm: A with negative eigenvalues set to 0.
@@ -64,8 +67,8 @@ def symmetric(A: Any) -> Array:
     if not np.isfinite(A).all():
         i, j = np.argwhere(~np.isfinite(A))[0]
         raise InputError(f"A must be finite, got {A[i, j]} at ({i}, {j})")
-    if A.size and np.abs(A).max() > 1e150:
-        raise InputError(f"A has values up to {np.abs(A).max():.3g}, whose squares overflow; rescale it")
+    if A.size and np.abs(A).max() > LARGEST:
+        raise InputError(f"A has values up to {np.abs(A).max():.3g}, whose sums overflow; rescale it")
     skew = np.abs(A - A.T)
     if skew.size and skew.max() > 1e-8 * max(float(np.abs(A).max()), 1e-300):
         i, j = np.unravel_index(int(skew.argmax()), skew.shape)

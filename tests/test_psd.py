@@ -44,5 +44,5 @@ def test_factor_refuses(A, words):
 
 
 def test_values_whose_squares_overflow_are_refused():
-    with pytest.raises(InputError, match=r"^A has values up to 1.7e\+308, whose squares overflow; rescale it$"):
+    with pytest.raises(InputError, match=r"^A has values up to 1.7e\+308, whose sums overflow; rescale it$"):
         psd.factor(np.full((10, 10), 1.7e308))
