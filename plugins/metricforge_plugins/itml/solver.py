@@ -68,7 +68,7 @@ class ITML(Solver):
     accepts: ClassVar[tuple[type[Constraint], ...]] = (Pairs,)
 
     def __post_init__(self) -> None:
-        number(self.gamma, "gamma", above=0)
+        number(self.gamma, "gamma", above=0, most=1e100)
         if self.bounds != "auto" and len(numbers(self.bounds, "bounds", above=0)) != 2:
             raise InputError(f'bounds must be "auto" or two squared distances (u, l), got {self.bounds!r}')
         number(self.tol, "tol", above=0)

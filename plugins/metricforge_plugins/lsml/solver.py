@@ -61,7 +61,7 @@ class LSML(Solver):
     accepts: ClassVar[tuple[type[Constraint], ...]] = (Quadruplets,)
 
     def __post_init__(self) -> None:
-        number(self.gamma, "gamma", above=0)
+        number(self.gamma, "gamma", above=0, most=1e100)
         if self.weights is not None:
             object.__setattr__(self, "weights", numbers(self.weights, "weights", least=0))
         number(self.tol, "tol", above=0)

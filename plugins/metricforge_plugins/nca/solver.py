@@ -74,7 +74,7 @@ class NCA(Solver):
 
     def __post_init__(self) -> None:
         whole_number_or(self.n_components, "n_components", [None])
-        number(self.penalty, "penalty", least=0)
+        number(self.penalty, "penalty", least=0, most=1e100)
         number(self.tol, "tol", above=0)
         whole_number(self.max_iter, "max_iter")
         if self.start is not None:

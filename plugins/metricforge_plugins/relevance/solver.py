@@ -71,8 +71,8 @@ class Relevance(Solver):
     accepts: ClassVar[tuple[type[Constraint], ...]] = (Triplets,)
 
     def __post_init__(self) -> None:
-        number_or(self.C, "C", ["auto"], above=0)
-        number_or(self.margin, "margin", ["auto"], least=0)
+        number_or(self.C, "C", ["auto"], above=0, most=1e100)
+        number_or(self.margin, "margin", ["auto"], least=0, most=1e100)
         whole_number_or(self.directions, "directions", ["auto"])
         number(self.tol, "tol", above=0)
         whole_number(self.max_iter, "max_iter")
