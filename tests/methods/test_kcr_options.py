@@ -57,8 +57,8 @@ def test_logsumexp_bound_reaches_the_optimum_of_its_program(seed, gaussian, lam)
 def test_logsumexp_of_two_classes_is_their_sum():
     X, y = instance(5, classes=2)
     one, other = (mf.learn(X, y, method="kcr", lam=1.0, maximum=how, tol=1e-3) for how in ("sum", "logsumexp"))
-    assert one.report.objective == pytest.approx(other.report.objective, rel=1e-6)  # two paths to one optimum
-    assert_allclose(one.distance(X), other.distance(X), atol=1e-3)
+    assert one.report.objective == pytest.approx(other.report.objective, rel=1e-4)  # both to tol=1e-3, on two paths
+    assert_allclose(one.distance(X), other.distance(X), atol=1e-2)
 
 
 @given(draw=st.integers(0, 10**6), h=st.floats(0, 3), mu=st.floats(1e-6, 2), size=st.floats(0, 2))

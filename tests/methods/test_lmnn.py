@@ -149,6 +149,7 @@ def test_fewer_components_and_limits():
     assert short.report.gap > 0
 
 
+@pytest.mark.filterwarnings("ignore:lmnn stopped")  # on rows that tie, rounding decides how near the optimum it ends
 def test_degenerate_rows_and_classes():
     X, y = blobs(60)
     wide = np.column_stack([X, X[:, 0] + X[:, 1], np.ones(60)])  # collinear and constant columns
