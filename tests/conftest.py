@@ -46,6 +46,14 @@ SLOW = (
     "test_example_plugin.py",
     "test_memory_budget.py",
     "test_readme.py",
+    "ask",
+    "benchmarks",
+    "classics",
+    "test_attacks.py",
+    "test_selection.py",
+    "shell/test_tables.py",
+    "shell/test_evaluate.py",
+    "tasks",
 )
 """Files and folders that ``pytest --quick`` leaves out: the other tests take less than a minute on two cores."""
 
