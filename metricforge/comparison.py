@@ -42,7 +42,7 @@ def compare(
         In memory.
     constraints : Constraint, or 1-d array of labels
     candidates : sequence, optional
-        Names of methods, or dicts such as ``{"method": "krca", "epsilon": 0.1}``.  Default: every installed method that
+        Names of methods, or dicts such as ``{"method": name, option: value}``.  Default: every installed method that
         can learn from this kind, with its default and with each of the settings that it declares.
     kernel : Kernel, Metric or str, optional
         The kernel that all start from; default: each method's own.

@@ -91,7 +91,7 @@ def learn(
         did not learn from.  Where it is not better, the result is the start itself.  "off": no comparison.
     candidates : sequence, optional
         With ``method="auto"``: the methods to choose from, by name or as a dict such as
-        ``{"method": "krca", "epsilon": 0.1}``; the best on held-out relations is taken.  Default: the first choice.
+        ``{"method": name, option: value}``; the best on held-out relations is taken.  Default: the first choice.
     seed : int
         The same seed gives the same answer.
     **options
@@ -139,7 +139,7 @@ def learn_named(
     if candidates is not None and not automatic:
         raise InputError(
             "candidates are for method='auto' without solver and options; give options inside a candidate, for "
-            'instance candidates=[{"method": "krca", "epsilon": 0.1}]'
+            'instance candidates=[{"method": name, option: value}]'
         )
     if not automatic:
         plan = plan_of(method, kernel, solver, constraints, options, X)

@@ -245,12 +245,7 @@ class Metric:
         side : {"query", "both"}
             "query": (A q + b)·x ranks stored rows x as k(q, x) does; only queries are mapped.  b is 0 unless the start
             kernel centres the columns.  "both": inner products of mapped rows are k(x, y); with ``n_components`` the
-            map keeps the largest axes.
-
-        Raises
-        ------
-        InputError
-            If the metric is not linear in the columns.
+            map keeps the largest axes.  A metric that is not linear in the columns has neither.
         """
         if self.width is None:
             raise InputError("this metric does not compare rows of columns, so it has no linear map")
