@@ -5,7 +5,8 @@ kernel exactly on the span of the landmarks; "exact" means that the landmarks sp
 
 Files: `maps` has the features φ, `landmarks` chooses rows and factorises their Gram matrix, `representation` chooses
 between explicit features, all rows and landmarks, `learned` has the learned kernel, `embeddings` the embedding of any
-kernel, `costs` the forecasts of CPU time from which ``rank="auto"`` follows.
+kernel, `factors` the start of methods that learn a factor, `costs` the forecasts of CPU time from which
+``rank="auto"`` follows.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from ..rows import check_memory
 from .costs import BUDGET, Size, affordable, rows_seconds, space_seconds
 from .embeddings import embedding, principal_axes
+from .factors import check_start, start_factor
 from .landmarks import check_diagonal, choose_landmarks, landmark_map, pivoted_cholesky
 from .learned import FactoredKernel, LearnedKernel, OverFeatures
 from .maps import FeatureMap, Stacked, explicit_map, explicit_width, parts_of
@@ -30,6 +32,7 @@ __all__ = [
     "affordable",
     "check_diagonal",
     "check_memory",
+    "check_start",
     "choose_landmarks",
     "embedding",
     "explicit_map",
@@ -41,4 +44,5 @@ __all__ = [
     "represent",
     "rows_seconds",
     "space_seconds",
+    "start_factor",
 ]

@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from metricforge.checks import number, plural, rows_of_numbers, whole_number, whole_number_or
+from metricforge.checks import number, plural, whole_number, whole_number_or
 from metricforge.constraints import Constraint, Targets
 from metricforge.errors import InputError
 from metricforge.kernels import Linear, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array
-from metricforge.space import LearnedKernel
+from metricforge.space import LearnedKernel, check_start, start_factor
 
 BLOCK = 2**20
 """Distances that are held at a time: 8 MB."""
@@ -62,10 +62,7 @@ class MLKR(Solver):
         whole_number_or(self.n_components, "n_components", [None])
         number(self.tol, "tol", above=0)
         whole_number(self.max_iter, "max_iter")
-        if self.start is not None:
-            if self.n_components is not None:
-                raise InputError("start and n_components are both given; the rows of start are the components")
-            object.__setattr__(self, "start", rows_of_numbers(self.start, "start"))
+        object.__setattr__(self, "start", check_start(self.start, self.n_components))
 
     def _solve(self, problem: Problem) -> Solution:
         assert isinstance(problem.constraint, Targets)
@@ -98,15 +95,7 @@ class MLKR(Solver):
     def _descend(self, Phi: Array, y: Array, problem: Problem) -> tuple[Array, int]:
         from scipy.optimize import minimize
 
-        m = Phi.shape[1]
-        axes = np.eye(m)
-        if self.n_components is not None and self.n_components < m:
-            axes = np.linalg.eigh(Phi.T @ Phi)[1][:, ::-1][:, : self.n_components].T
-        if self.start is not None:
-            if len(self.start[0]) != m:
-                raise InputError(f"start must have {m} columns, one per feature, got {len(self.start[0])}")
-            axes = np.array(self.start)
-        start = np.ascontiguousarray(axes)
+        start = start_factor(Phi, self.n_components, self.start)
         spread, done = float(y @ y), 0
 
         def value(x: Array) -> tuple[float, Array]:

@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from metricforge.checks import number, rows_of_numbers, whole_number, whole_number_or
+from metricforge.checks import number, whole_number, whole_number_or
 from metricforge.constraints import Constraint, Labels
 from metricforge.errors import InputError
 from metricforge.kernels import Linear, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array
-from metricforge.space import LearnedKernel
+from metricforge.space import LearnedKernel, check_start, start_factor
 
 from .objective import Softmax
 
@@ -77,10 +77,7 @@ class NCA(Solver):
         number(self.penalty, "penalty", least=0, most=1e100)
         number(self.tol, "tol", above=0)
         whole_number(self.max_iter, "max_iter")
-        if self.start is not None:
-            if self.n_components is not None:
-                raise InputError("start and n_components are both given; the rows of start are the components")
-            object.__setattr__(self, "start", rows_of_numbers(self.start, "start"))
+        object.__setattr__(self, "start", check_start(self.start, self.n_components))
 
     def _solve(self, problem: Problem) -> Solution:
         assert isinstance(problem.constraint, Labels)
@@ -93,7 +90,7 @@ class NCA(Solver):
         Phi -= Phi.mean(axis=0)  # distances do not change, and products keep more digits
         softmax = Softmax(Phi, labels.codes[rows], float(self.penalty))
         state = _ascend(
-            softmax, _start(Phi, self.n_components, self.start), float(self.tol), int(self.max_iter), problem
+            softmax, start_factor(Phi, self.n_components, self.start), float(self.tol), int(self.max_iter), problem
         )
         f, G = softmax.exact(state.L)
         slope = float(np.linalg.norm(G) * np.linalg.norm(state.L)) / len(rows)
@@ -114,18 +111,6 @@ class NCA(Solver):
             trace=tuple(state.trace),
             outcome=outcome,
         )
-
-
-def _start(Phi: Array, n_components: int | None, start: Any) -> Array:
-    """Return what is given, the identity, or the principal axes of centred rows."""
-    m = Phi.shape[1]
-    if start is not None:
-        if len(start[0]) != m:
-            raise InputError(f"start must have {m} columns, one per feature, got {len(start[0])}")
-        return np.array(start)
-    if n_components is None or n_components >= m:
-        return np.eye(m)
-    return np.ascontiguousarray(np.linalg.eigh(Phi.T @ Phi)[1][:, ::-1][:, :n_components].T)
 
 
 @dataclass(eq=False)
