@@ -16,6 +16,7 @@ def arguments(parser: ArgumentParser) -> None:
     add("--seed", type=int, default=0, help="same seed, same numbers except times (default: 0)")
     add("--quick", action="store_true", help="few rows and repeats, to see that it runs; without a paper: everything")
     add("--peers", action="store_true", help="run methods of metric-learn too, in an environment made for them")
+    add("--resume", action="store_true", help="continue a run into the same folder that was interrupted")
     add("--out", metavar="FOLDER", help="where Markdown, JSON and pictures go (default: results; --quick: nowhere)")
 
 

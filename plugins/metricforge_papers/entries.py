@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from importlib import import_module
+from pathlib import Path
 
 from metricforge.checks import nearest, one_of
 from metricforge.errors import UnknownNameError
 
-from .result import Result, Run
+from .experiment import Run
+from .result import Result
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,14 @@ def find(paper: str | None = None, name: str | None = None) -> tuple[Entry, ...]
 
 
 def reproduce(
-    entry: Entry, *, repeats: int | None = None, seed: int = 0, quick: bool = False, peers: bool = False
+    entry: Entry,
+    *,
+    repeats: int | None = None,
+    seed: int = 0,
+    quick: bool = False,
+    peers: bool = False,
+    partial: Path | None = None,
+    earlier: Result | None = None,
 ) -> Result:
     """Run an entry.
 
@@ -90,14 +99,20 @@ def reproduce(
     peers : bool
         Whether methods of metric-learn run too if the entry compares with them, in an environment that is installed in
         the user's cache folder.
+    partial : Path, optional
+        A file to which finished parts are written, and from which those of an interrupted run are read.
+    earlier : Result, optional
+        An earlier result, whose numbers of metric-learn are kept if it does not run.
     """
     default = min(QUICK_REPEATS, entry.repeats) if quick else entry.repeats
     import sklearn.cluster  # noqa: F401 - the limit below applies to libraries that are loaded
     from threadpoolctl import threadpool_limits
 
-    run = Run(entry.paper, entry.name, default if repeats is None else repeats, seed, quick, peers and entry.peers)
-    started = time.perf_counter()
+    count = default if repeats is None else repeats
+    run = Run(entry.paper, entry.name, count, seed, quick, peers and entry.peers, partial, earlier)
+    started, cpu = time.perf_counter(), time.process_time()
     experiment = getattr(import_module(f".{entry.paper}", __package__), entry.name)
     with threadpool_limits(1):  # threads of BLAS change the last digits, and cost more than they save on small problems
         result: Result = experiment(run)
-    return replace(result, title=entry.title, seconds=time.perf_counter() - started)
+    spent = time.process_time() - cpu + run.resumed_seconds
+    return replace(result, title=entry.title, seconds=time.perf_counter() - started, cpu_seconds=spent)

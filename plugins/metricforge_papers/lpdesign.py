@@ -25,8 +25,12 @@ from metricforge.metric import Metric
 from metricforge.pages import plotting
 from metricforge.tasks import triplet_accuracy
 
+from .defaults import by_default
+from .experiment import Run
 from .peers import peer_results
-from .result import Claim, Result, Run
+from .result import Result
+from .scores import least, margin, middle
+from .verdict import Cell, Claim
 
 Array = NDArray[Any]
 
@@ -93,14 +97,23 @@ def figure1(run: Run) -> Result:
     weak = [name for name in names if _mean(run, name, WEAK) > best[name]]
     full = [name for name in names if _mean(run, name, FULL) > best[name]]
     above = [name for name in names if _mean(run, name, WEAK) > _mean(run, name, FULL)]
+
+    def ahead(name: str, column: str) -> dict[str, Any]:
+        return least(*(_margin(run, name, column, single) for single in singles))
+
     says = run.printed.says
     return run.result(
         PROTOCOL
         + f" Full: Gaussians of three widths and the polynomial. Printed program: (7) with γ1 = γ2 = {LEAST:g}.",
         claims=[
-            Claim(says[0], len(weak) == len(names), f"on {len(weak)} of {len(names)}: {', '.join(weak)}"),
-            Claim(says[1], len(full) > len(names) / 2, f"on {len(full)} of {len(names)}: {', '.join(full)}"),
-            Claim(says[2], len(above) > len(names) / 2, f"on {len(above)} of {len(names)}: {', '.join(above)}"),
+            Claim(says[0], len(weak) == len(names), _on(weak, names), **least(*(ahead(n, WEAK) for n in names))),
+            Claim(says[1], 2 * len(full) > len(names), _on(full, names), **middle([ahead(n, FULL) for n in names])),
+            Claim(
+                says[2],
+                2 * len(above) > len(names),
+                _on(above, names),
+                **middle([_margin(run, n, WEAK, FULL) for n in names]),
+            ),
         ],
         why="As printed, diagonal dominance leaves Gaussian bases only the zero mixture (0 % here: ties do not "
         "count); weak kernels need non-negative weights, or an identity that no triple sees, and see one feature at a "
@@ -125,7 +138,12 @@ def figure2(run: Run) -> Result:
     others = [name for name in names if name != "balance"]
     says = run.printed.says
     claims = [
-        Claim(says[0], set(others) <= set(fewer), f"fewer on {len(fewer)} of {len(names)}: {', '.join(fewer)}"),
+        Claim(
+            says[0],
+            set(others) <= set(fewer),
+            f"fewer {_on(fewer, names)}",
+            **least(*(margin([total[n]] * run.repeats, run.samples[measure, n, "used"]) for n in others)),
+        ),
     ]
     if "balance" in names:
         claims.append(
@@ -148,25 +166,28 @@ def figure3(run: Run) -> Result:
         theirs = peer_results(
             "lpdesign-quick" if run.quick else "lpdesign-quality", PEER_CODE, peers, parts, PEER_SECONDS
         )
-    if not theirs:
+    if not theirs and not run.carry(list(COLUMN.values())):
         run.lack("Xing's metric and ITML: metric-learn runs in an environment of its own; ask for it with --peers")
     for name, s in run.each(todo):
         part = split(name, s, run.quick)
         for column in (WEAK, DIRECTIONS):
             run.add(PERCENT, name, column, percent(tuned(name, s, column, run.quick).kernel, part))
+        metric = by_default("lpdesign", part["X"], Triplets(part["triples"], n=len(part["X"])), s)
+        run.add(PERCENT, name, "our default", percent(metric.kernel, part))
         for peer in peers:
             answer = theirs.get((peer, f"{SETS[name]}-{s}"), {})
             if answer.get("percent") is not None:
                 run.add(PERCENT, name, COLUMN[peer], answer["percent"])
             elif answer:
                 run.lack(f"{COLUMN[peer]} on {name}, split {s}: {answer['error'] or 'not finite'}")
-    compared = [name for name in found_sets(run) if (PERCENT, name, COLUMN["MMC"]) in run.samples]
-    columns = [c for c in (WEAK, DIRECTIONS, *COLUMN.values()) if any(key[2] == c for key in run.samples)]
+    at = {(cell.row, cell.column): cell for cell in run.cells()}
+    compared = [name for name in found_sets(run) if (name, COLUMN["MMC"]) in at]
+    columns = list(dict.fromkeys(cell.column for cell in run.cells()))
     return run.result(
         PROTOCOL
         + f" Peers with metric-learn's defaults, (i, j) similar, (i, k) dissimilar; a fit over {PEER_SECONDS} CPU s "
         "counts as failed and is left out.",
-        claims=[order_on(run, name) for name in compared],
+        claims=[order_on(name, at[name, WEAK], at[name, COLUMN["MMC"]]) for name in compared],
         why="Where features act together (balance) weak kernels cannot follow; directions learned from the triples, "
         "our addition, can.",
         notes=[
@@ -177,23 +198,29 @@ def figure3(run: Run) -> Result:
     )
 
 
-def order_on(run: Run, name: str) -> Claim:
+def order_on(name: str, weak: Cell, xing: Cell) -> Claim:
     """Judge the order of Fig. 3 on a set: Xing's metric is ahead on balance, weak kernels are elsewhere."""
-    ours, xing = _mean(run, name, WEAK), _mean(run, name, COLUMN["MMC"])
-    exception = name == "balance"
-    says = f"Xing's metric is ahead on {name}" if exception else f"weak kernels are ahead on {name}"
-    return Claim(says, (xing > ours) == exception, f"weak kernels {ours:.1f} %, Xing's metric {xing:.1f} %")
+    assert weak.ours is not None
+    assert xing.ours is not None
+    sign, says = (-1, "Xing's metric is") if name == "balance" else (1, "weak kernels are")
+    ahead = sign * (weak.ours - xing.ours)
+    spread = [(cell.std or 0.0) ** 2 / cell.repeats for cell in (weak, xing)]  # the splits of the peers may be fewer
+    found = f"weak kernels {weak.ours:.1f} %, Xing's metric {xing.ours:.1f} %"
+    repeats = min(weak.repeats, xing.repeats)
+    return Claim(f"{says} ahead on {name}", ahead > 0, found, ahead, sum(spread) ** 0.5, repeats)
 
 
 def bars(run: Run, names: Sequence[str], columns: Sequence[str], measure: str) -> bytes:
     """Draw a group of bars for each set, with one standard deviation."""
     figure, axes = plotting.grid(1, 1, width=2.0 + 1.2 * len(names), height=4.2)
     ax, width = axes[0, 0], 0.8 / max(1, len(columns))
-    for at, column in enumerate(columns):
-        values = [run.samples.get((measure, name, column), [np.nan]) for name in names]
-        place = np.arange(len(names)) + width * (at - (len(columns) - 1) / 2)
-        means = [np.mean(v) for v in values]
-        ax.bar(place, means, width, yerr=[np.std(v) for v in values], label=column, error_kw={"lw": 0.7})
+    at = {(cell.measure, cell.row, cell.column): cell for cell in run.cells()}
+    for position, column in enumerate(columns):
+        cells = [at.get((measure, name, column)) for name in names]
+        place = np.arange(len(names)) + width * (position - (len(columns) - 1) / 2)
+        means = [np.nan if cell is None else cell.ours for cell in cells]
+        spread = [0.0 if cell is None else cell.std or 0.0 for cell in cells]
+        ax.bar(place, means, width, yerr=spread, label=column, error_kw={"lw": 0.7})
     ax.set(xticks=np.arange(len(names)), xticklabels=names, ylabel=measure)
     ax.legend(fontsize=7, ncols=2)
     return plotting.png(figure)
@@ -201,6 +228,14 @@ def bars(run: Run, names: Sequence[str], columns: Sequence[str], measure: str) -
 
 def _mean(run: Run, name: str, column: str) -> float:
     return float(np.mean(run.samples[PERCENT, name, column]))
+
+
+def _margin(run: Run, name: str, larger: str, smaller: str) -> dict[str, Any]:
+    return margin(run.samples[PERCENT, name, larger], run.samples[PERCENT, name, smaller])
+
+
+def _on(some: Sequence[str], names: Sequence[str]) -> str:
+    return f"on {len(some)} of {len(names)}: {', '.join(some)}"
 
 
 # --------------------------------------------------------------------------------------------------------------- splits

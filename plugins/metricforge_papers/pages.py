@@ -10,8 +10,10 @@ from pathlib import Path
 from metricforge.errors import InputError
 from metricforge.files import atomic as files
 
-from .entries import ENTRIES
-from .result import Cell, Result, Verdict, paper_file, printed
+from .entries import ENTRIES, Entry
+from .printed import paper_file, printed
+from .result import Result
+from .verdict import LEVEL, NO_WORSE, POWER, SHARE, WORSE, Cell, Claim, Verdict, judge_claim
 
 
 def stem(result: Result) -> str:
@@ -50,13 +52,15 @@ def refresh(folder: Path) -> None:
     files.write(folder / "summary.md", summary(results).encode())
 
 
+def read_one(folder: Path, entry: Entry) -> Result | None:
+    """Return the result of an entry, if the folder has it."""
+    path = folder / f"{entry.paper}-{entry.name}.json"
+    return Result.from_dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+
+
 def read(folder: Path) -> list[Result]:
     """Return the results of a folder, in the order of the entries."""
-    found = []
-    for entry in ENTRIES:
-        path = folder / f"{entry.paper}-{entry.name}.json"
-        if path.is_file():
-            found.append(Result.from_dict(json.loads(path.read_text(encoding="utf-8"))))
+    found = [result for entry in ENTRIES if (result := read_one(folder, entry)) is not None]
     if not found:
         raise InputError(f"{str(folder)!r} holds no results; run metricforge reproduce PAPER NAME --out {folder}")
     return found
@@ -74,8 +78,8 @@ def markdown(result: Result) -> str:
     for measure in dict.fromkeys(cell.measure for cell in result.cells):
         lines += [*_pivot([cell for cell in result.cells if cell.measure == measure], _digits(result, measure)), ""]
     if result.claims:
-        lines += ["| the paper says | here |  |", "| --- | --- | --- |"]
-        lines += [f"| {c.says} | {'holds' if c.holds else 'does not hold'} | {c.ours} |" for c in result.claims]
+        lines += ["| the paper says | here | found | margin ± standard error |", "| --- | --- | --- | --- |"]
+        lines += [_claim_row(claim, len(result.claims)) for claim in result.claims]
         lines.append("")
     lines += [f"**{_capital(sentence)}.**" for sentence in map(verdict_sentence, result.verdicts())]
     lines += ["", *([result.why, ""] if result.why else [])]
@@ -85,10 +89,20 @@ def markdown(result: Result) -> str:
         f"- Repeats: {result.repeats}{theirs}; seed {result.seed}.",
         *(f"- {note}" for note in result.notes),
         *(f"- Not available: {sentence}" for sentence in result.missing),
-        f"- `{result.command}`, {result.seconds:.0f} s.",
+        f"- `{result.command}`, {_time(result)}.",
         f"- {paper_file(result.paper)['reference']}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _time(result: Result) -> str:
+    return f"{result.cpu_seconds:.0f} CPU s" if result.cpu_seconds else f"{result.seconds:.0f} s"
+
+
+def _claim_row(claim: Claim, family: int) -> str:
+    holds = {NO_WORSE: "holds", WORSE: "does not hold"}.get(judge_claim(claim, family).outcome, "cannot tell")
+    known = claim.margin is not None and claim.error is not None
+    return f"| {claim.says} | {holds} | {claim.ours} | {f'{claim.margin:.3g} ± {claim.error:.2g}' if known else ''} |"
 
 
 def _pivot(cells: Sequence[Cell], digits: int) -> list[str]:
@@ -126,8 +140,18 @@ def _digits(result: Result, measure: str) -> int:
 def verdict_sentence(verdict: Verdict) -> str:
     """Return the verdict as a sentence."""
     named = f" with {verdict.variant}" if verdict.variant else ""
-    word = {"not": "not reproduced", "in part": "reproduced in part", "better": "better than printed"}
-    return f"{word.get(verdict.word, verdict.word)}{named}: {verdict.good} of {verdict.total} no worse than the paper"
+    word = {"not": "not reproduced"}.get(verdict.word, verdict.word)
+    counts = f"of {verdict.total}, {verdict.worse} worse than the paper, {verdict.undecided} cannot be told"
+    better = f", {verdict.better} better" if verdict.better else ""
+    power = f"; power {_power(verdict)}" if verdict.power is not None else ""
+    return f"{word}{named}: {counts}{better}{power}"
+
+
+def _power(verdict: Verdict) -> str:
+    """Return the median and the least power."""
+    if verdict.power is None or verdict.median_power is None:
+        return "none needed"
+    return f"{verdict.median_power:.2f} (least {verdict.power:.2f})"
 
 
 def _capital(text: str) -> str:
@@ -143,18 +167,22 @@ def summary(results: Iterable[Result]) -> str:
     lines = [
         "# The five papers, reproduced",
         "",
-        "Numbers are means over what is compared: the method's own columns of a table. Reproduced: no number is worse "
-        "than the paper's by more than chance allows. Better: and most are better. In part: at least half are no "
-        "worse.",
+        "Every number of the method is compared with the printed one, with the spread of both over repeats, and every "
+        f"statement by its margin; the comparisons of a verdict share an error rate of {100 * LEVEL:g} % on each side "
+        "(Bonferroni). Not: at least one is worse than the paper by more than chance allows. Cannot tell: none is, but "
+        f"at least one had a power below {POWER:g}. Reproduced: none is, and every comparison had that power. Power: "
+        f"the probability of finding a loss of {100 * SHARE:g} % of the gain that the paper prints over its own "
+        "baseline (for a statement: of its margin reversed), median over the comparisons and least. Ours and paper are "
+        "means of the numbers compared.",
         "",
-        "| | shows | verdict | no worse | ours | paper | why |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| | shows | verdict | worse, cannot tell, of | power | ours | paper | why |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for entry in ENTRIES:
         result = known.get((entry.paper, entry.name))
         where = f"{entry.paper}, {printed(entry.paper, entry.name).where}"
         if result is None:
-            lines.append(f"| {where} | {entry.title} | not run | | | | |")
+            lines.append(f"| {where} | {entry.title} | not run | | | | | |")
             continue
         verdicts = result.verdicts()
         judged = dict.fromkeys(cell.measure for cell in result.cells if cell.variant)
@@ -162,7 +190,8 @@ def summary(results: Iterable[Result]) -> str:
             f"[{where}]({stem(result)}.md)",
             entry.title + (f": {', '.join(judged)}" if judged else ""),
             _stacked(verdicts, lambda v: v.word + (f" ({v.variant})" if v.variant else "")) or "not run",
-            _stacked(verdicts, lambda v: f"{v.good} of {v.total}"),
+            _stacked(verdicts, lambda v: f"{v.worse}, {v.undecided}, of {v.total}"),
+            _stacked(verdicts, _power),
             *_both(result, verdicts),
             result.why,
         ]

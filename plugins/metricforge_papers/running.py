@@ -13,7 +13,8 @@ from metricforge.shell import write_json, write_line
 
 from . import pages
 from .entries import Entry, find, reproduce
-from .result import Result, printed
+from .printed import printed
+from .result import Result
 
 
 def run(args: Namespace) -> None:
@@ -30,9 +31,16 @@ def run(args: Namespace) -> None:
     folder = out_folder(args)
     results = []
     for entry in chosen:
-        result = reproduce(entry, repeats=args.repeats, seed=args.seed, quick=args.quick, peers=args.peers)
+        partial = folder / f"{entry.paper}-{entry.name}.partial.jsonl" if folder is not None else None
+        if partial is not None and not args.resume:
+            partial.unlink(missing_ok=True)
+        earlier = pages.read_one(folder, entry) if folder is not None else None
+        options = {"repeats": args.repeats, "seed": args.seed, "quick": args.quick, "peers": args.peers}
+        result = reproduce(entry, **options, partial=partial, earlier=earlier)
         results.append(result)
         written = pages.write(result, folder) if folder is not None else []
+        if partial is not None:
+            partial.unlink(missing_ok=True)
         if not args.json:
             write_line(pages.markdown(result))
             write_line("".join(f"written: {path}\n" for path in written))

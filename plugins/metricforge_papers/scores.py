@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from metricforge.tasks import one_cluster_rand
 
-from .result import Run
+from .experiment import Run
 
 Array = NDArray[Any]
 
@@ -31,9 +31,7 @@ def add_clustering(
 
     run.add(measure, row, column, scaled(rand_score(y, found)))
     run.add("ARI", row, column, adjusted_rand_score(y, found))
-    alone = (measure, row, ONE_CLUSTER)
-    run.samples.pop(alone, None)  # so that it comes last
-    run.samples[alone] = [scaled(one_cluster_rand(y))]
+    run.set_last(measure, row, ONE_CLUSTER, scaled(one_cluster_rand(y)))
 
 
 def nearest_error(Z: Array, y: Array, A: Array, truth: Array) -> float:
@@ -60,6 +58,37 @@ def outstanding(run: Run, measure: str, columns: Sequence[str], level: float = 0
         ):
             found[row] = best
     return found
+
+
+def margin(larger: Sequence[float] | Array, smaller: Sequence[float] | Array, by: float = 0.0) -> dict[str, Any]:
+    """Return margin, its standard error and repeats of "larger > smaller + by", as the fields of a Claim.
+
+    Samples of one length are paired; others are independent.
+    """
+    a, b = np.asarray(larger, dtype=float), np.asarray(smaller, dtype=float)
+    if len(a) == len(b):
+        error = (a - b).std(ddof=1) / np.sqrt(len(a)) if len(a) > 1 else None
+    elif min(len(a), len(b)) > 1:
+        error = np.sqrt(a.var(ddof=1) / len(a) + b.var(ddof=1) / len(b))
+    else:
+        error = None
+    found = None if error is None else float(error)
+    return {"margin": float(a.mean() - b.mean() - by), "error": found, "repeats": min(len(a), len(b))}
+
+
+def least(*margins: dict[str, Any]) -> dict[str, Any]:
+    """Return the margin that decides a statement of several parts: the least in standard errors."""
+    return min(margins, key=_surety)
+
+
+def _surety(found: dict[str, Any]) -> float:
+    error = found["error"] or 1e-300
+    return float(found["margin"] / error)
+
+
+def middle(margins: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the margin that decides a statement about most sets: with it, more than half hold."""
+    return sorted(margins, key=_surety, reverse=True)[len(margins) // 2]
 
 
 def standardised(X: Array) -> Array:

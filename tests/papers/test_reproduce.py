@@ -8,10 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from metricforge_papers import krca, lpdesign, pages, simplenpkl
+from metricforge_papers import defaults, krca, lpdesign, pages, simplenpkl
 from metricforge_papers.entries import ENTRIES, find, reproduce
-from metricforge_papers.result import Cell, Claim, Result, Run, paper_file, printed
+from metricforge_papers.experiment import DEFAULT, Run
+from metricforge_papers.printed import paper_file, printed
+from metricforge_papers.result import Result
 from metricforge_papers.scores import add_clustering, outstanding
+from metricforge_papers.verdict import Cell
 
 import metricforge as mf
 from metricforge.errors import InputError, UnknownNameError
@@ -29,8 +32,31 @@ def no_data(monkeypatch, tmp_path_factory):
 
 
 @cache
+def recorded(paper, name):
+    """Run an entry quickly; return the result, and the options of the last fit before each number was added."""
+    fits, added = [], []
+
+    def listening(learn):
+        def fit(X, hints, **options):
+            fits.append(options)
+            return learn(X, hints, **options)
+
+        return fit
+
+    class Listening(Run):
+        def add(self, measure, row, column, value):
+            added.append((self.variants.get(column, ""), column, fits[-1] if fits else None))
+            super().add(measure, row, column, value)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (defaults, import_module(f"metricforge_papers.{paper}")):
+            patch.setattr(module, "learn", listening(module.learn))
+        patch.setattr("metricforge_papers.entries.Run", Listening)
+        return reproduce(find(paper, name)[0], quick=True), added
+
+
 def quick(paper, name):
-    return reproduce(find(paper, name)[0], quick=True)
+    return recorded(paper, name)[0]
 
 
 # ---------------------------------------------------------------------------------------------------------- every entry
@@ -61,6 +87,23 @@ def test_every_entry_runs_without_data_files(entry, no_data):
         assert told["claims"] or (entry.paper, entry.name) == ("lpdesign", "figure3")
     else:
         assert not result.picture
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: f"{e.paper}-{e.name}")
+def test_what_is_called_default_names_the_method_and_nothing_else(entry, no_data):
+    _, added = recorded(entry.paper, entry.name)
+    called = [(column, fit) for variant, column, fit in added if "default" in f"{variant} {column}"]
+    for column, fit in called:
+        assert fit is not None, column
+        assert set(fit) == {"method", "seed"}, (column, fit)
+        assert fit["method"] == entry.paper, (column, fit)
+    # the tables of every paper have one, and so has the figure that compares with others
+    if (entry.kind == "table" or entry == find("lpdesign", "figure3")[0]) and entry_runs(entry):
+        assert called
+
+
+def entry_runs(entry):
+    return (entry.paper, entry.name) not in NEEDS_FILES
 
 
 def numbers(cells):
@@ -170,54 +213,6 @@ def test_every_row_of_table_4_but_two_has_a_mark():
     }
 
 
-# ------------------------------------------------------------------------------------------------------------- verdicts
-
-
-def result_of(ours, *, std=0.0, repeats=100, variant="our default", claims=()):
-    """Table I of krca with these two numbers; the paper has 0.502 and 1.000, higher is better."""
-    rows = ("linear", "Gaussian")
-    cells = [
-        Cell("Rand index", row, "RCA", value, std, repeats, paper, variant=variant)
-        for row, value, paper in zip(rows, ours, (0.502, 1.0), strict=True)
-    ]
-    return Result("krca", "table1", repeats, 0, "command", "protocol", tuple(cells), tuple(claims))
-
-
-@pytest.mark.parametrize(
-    ("ours", "std", "word", "good"),
-    [
-        ((0.502, 1.0), 0.0, "reproduced", 2),
-        ((0.495, 0.995), 0.0, "reproduced", 2),  # below the grain
-        ((0.6, 1.0), 0.0, "reproduced", 2),
-        ((0.6, 1.1), 0.0, "better", 2),
-        ((0.6, 0.9), 0.0, "in part", 1),
-        ((0.4, 0.9), 0.0, "not", 0),
-        ((0.4, 0.9), 1.0, "reproduced", 2),  # chance
-    ],
-)
-def test_verdicts(ours, std, word, good):
-    (verdict,) = result_of(ours, std=std).verdicts()
-    assert (verdict.word, verdict.good, verdict.total) == (word, good, 2)
-    assert verdict.ours == pytest.approx(np.mean(ours))
-    assert verdict.paper == pytest.approx(0.751)
-
-
-def test_lower_is_better_for_errors():
-    cell = Cell("error %", "toy, linear", "learned", 1.0, 0.5, 50, 9.83, variant="our default")
-    result = Result("idealized", "table2", 50, 0, "command", "protocol", (cell,))
-    assert result.verdicts()[0].word == "better"
-    assert replace(result, cells=(replace(cell, ours=15.0),)).verdicts()[0].word == "not"
-
-
-def test_claims_count_and_stand_alone():
-    holds, fails = Claim("a", True, ""), Claim("b", False, "")
-    assert result_of((0.502, 1.0), claims=[holds]).verdicts()[0].total == 3
-    assert result_of((0.502, 1.0), claims=[fails]).verdicts()[0].word == "in part"
-    alone = result_of((0.502, 1.0), variant="", claims=[holds, fails])
-    assert [(v.variant, v.word, v.ours) for v in alone.verdicts()] == [("", "in part", None)]
-    assert result_of((0.502, 1.0), variant="").verdicts() == []
-
-
 def test_baselines_and_times_are_not_judged():
     run = Run("simplenpkl", "table2", 2)
     run.timed, run.variants, run.baselines = {"CPU seconds"}, {"LL": "our default"}, {"sonar"}
@@ -257,6 +252,15 @@ def test_clusterings_come_with_ari_and_the_one_cluster_rand():
 # ---------------------------------------------------------------------------------------------------------------- pages
 
 
+def result_of(ours, *, std=0.02, repeats=100):
+    """Table I of krca with these two numbers; the paper has 0.502 and 1.000, higher is better."""
+    cells = [
+        Cell("Rand index", row, "RCA", value, std, repeats, paper, variant=DEFAULT)
+        for row, value, paper in zip(("linear", "Gaussian"), ours, (0.502, 1.0), strict=True)
+    ]
+    return Result("krca", "table1", repeats, 0, "command", "protocol", tuple(cells))
+
+
 def test_json_holds_all_but_the_picture(no_data):
     first = quick("krca", "figure1")
     again = Result.from_dict(json.loads(pages.to_json(first)))
@@ -279,8 +283,7 @@ def test_summary_has_a_row_for_everything(tmp_path):
     assert len(rows) == len(ENTRIES)
     (row,) = [row for row in rows if "krca, Table I]" in row]
     assert "[krca, Table I](krca-table1.md)" in row
-    assert "in part (our default)" in row
-    assert "| 0.75 | 0.751 |" in row
+    assert "| not (our default) | 1, 0, of 2 | 1.00 (least 1.00) | 0.75 | 0.751 |" in row
     assert sum("| not run |" in row for row in rows) == len(ENTRIES) - 1
     with pytest.raises(InputError, match="holds no results"):
         pages.read(tmp_path / "nowhere")
@@ -334,6 +337,29 @@ def test_one_entry_is_printed_and_written(no_data, tmp_path, capsys):
         "summary.md",
     ]
     assert "krca, Fig. 1" in (folder / "summary.md").read_text()
+
+
+def test_an_interrupted_run_continues(no_data, tmp_path, monkeypatch):
+    entry, partial = find("krca", "table1")[0], tmp_path / "partial.jsonl"
+    whole = reproduce(entry, repeats=3)
+    reproduce(entry, repeats=2, partial=partial)
+    assert len(partial.read_text().splitlines()) == 2
+    fits = []
+    monkeypatch.setattr(defaults, "learn", lambda *a, **k: fits.append(k) or mf.learn(*a, **k))
+    again = reproduce(entry, repeats=3, partial=partial)
+    assert [fit["seed"] for fit in fits] == [2]
+    assert again.cells == whole.cells
+    reproduce(entry, repeats=3, seed=5, partial=partial)
+    assert [fit["seed"] for fit in fits] == [2, 5, 6, 7]  # of another seed: nothing is kept
+
+
+def test_numbers_of_other_libraries_are_kept(no_data, tmp_path):
+    peer = Cell("error %", "toy, linear", "Xing", 5.0, 1.0, 7, 9.83)
+    earlier = Result("idealized", "table2", 7, 0, "command", "protocol", (peer,))
+    found = reproduce(find("idealized", "table2")[0], quick=True, repeats=1, earlier=earlier)
+    assert [cell for cell in found.cells if cell.column == "Xing"] == [peer]
+    assert any("Xing: from an earlier run with --peers on the same splits, 7 repeats" in note for note in found.notes)
+    assert not any("Xing" in sentence for sentence in found.missing)
 
 
 def test_quick_writes_nothing_unasked(no_data, tmp_path, monkeypatch, capsys):
