@@ -5,13 +5,22 @@ and scored on held-out rows: triplets (i like j, unlike k) ordered rightly, adju
 leave-one-out 5-NN accuracy.  ``ratio`` is 200 divided by the number of answers after which the mean curve stays at or
 above what random pairs reach with 200; 0.7 if it never does.  Its interval is the 2.5 and 97.5 % quantile over 500
 bootstrap samples of (set, seed).  The sets called new had no part in the design of the rule.
+
+Every simulation is appended to a file in the cache folder as soon as it is done, with a digest of the code of the rule,
+so that a run that was stopped continues.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import inspect
+import json
+import os
 import time
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,13 +32,20 @@ DESIGN = ("wine", "ionosphere", "glass", "vehicle", "segment", "digits", "balanc
 NEW = ("letter", "satimage", "usps", "heart")
 ROWS, AXES = 800, 40
 STEPS = (20, 35, 50, 65, 80, 100, 125, 150, 175, 200)
-RULES = (("random", "random", False), ("groups", "groups", False), ("line-up", "groups", True))
+RULES: dict[str, dict[str, Any]] = {
+    "random": {"rule": "random"},
+    "groups": {"rule": "groups"},
+    "groups, uncertain rows": {"rule": "groups", "select": "uncertain"},
+    "line-up": {"rule": "groups", "lineup": True},
+}
 SCORES = ("triplets", "ARI", "5-NN")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--sets", default=",".join(DESIGN + NEW))
+    parser.add_argument("--wrong", default="0,0.05,0.1", help="shares of wrong answers")
+    parser.add_argument("--cache", type=Path, help="folder of the simulations; default: in the user's cache")
 
 
 def load(name: str, seed: int):
@@ -75,10 +91,10 @@ def scores(session: mf.ask.Session, A, B, yb) -> list[float]:
     return [100 * float((near < far).mean()), 100 * adjusted_rand_score(yb, found), 100 * float((votes == yb).mean())]
 
 
-def simulate(name: str, rule: str, lineup: bool, wrong: float, seed: int) -> tuple[list[list[float]], float, float]:
+def simulate(name: str, options: dict[str, Any], wrong: float, seed: int) -> tuple[list[list[float]], float, float]:
     """Return scores after each step, CPU seconds a question, and the share of rows in a wrong group."""
     A, ya, B, yb = load(name, seed)
-    session = mf.ask.Session(A, rule=rule, lineup=lineup, held_out=0, seed=seed)
+    session = mf.ask.Session(A, held_out=0, seed=seed, **options)
     rng = np.random.default_rng([seed, 1])
     curve: list[list[float]] = []
     spent, asked = 0.0, 0
@@ -109,6 +125,24 @@ def _answer(question, y, rng, wrong: float):
     return choices[int(rng.integers(len(choices)))]
 
 
+def question_seconds(n: int, d: int = 64, classes: int = 26, answers: int = 400) -> tuple[float, float, float]:
+    """Return CPU seconds to open a session on random rows, and the mean and most of a question with its answer."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(classes, size=n)
+    X = rng.normal(size=(n, d)) + 2 * rng.normal(size=(classes, d))[y]
+    started = time.process_time()
+    session = mf.ask.Session(X)
+    opened = time.process_time() - started
+    spent = []
+    for _ in range(answers):
+        started = time.process_time()
+        question = session.next()
+        assert question is not None
+        session.answer(question, _answer(question, y, rng, 0.0))
+        spent.append(time.process_time() - started)
+    return opened, float(np.mean(spent)), max(spent)
+
+
 def ratio(curve: Sequence[float], goal: float) -> float:
     """Return 200 / the number of answers after which a curve stays at or above a goal; 0.7 if it never does."""
     below = [step for step, value in zip(STEPS, curve, strict=True) if value < goal]
@@ -118,28 +152,71 @@ def ratio(curve: Sequence[float], goal: float) -> float:
     return STEPS[-1] / after[0] if after else 0.7
 
 
-def run(quick: bool = False, *, seeds: int = 5, sets: str = ",".join(DESIGN + NEW)) -> Table:
+def code_digest() -> str:
+    """Return a digest of the code that results depend on: what is asked, what is learned, how it is scored."""
+    from metricforge_ask import constraint, groups
+    from metricforge_ask import session as asking
+    from metricforge_plugins.llr import solver
+
+    parts = [inspect.getsource(part) for part in (constraint, groups, asking, solver, load, scores, simulate, _answer)]
+    return hashlib.sha256("".join(parts).encode()).hexdigest()[:16]
+
+
+class Done:
+    """Simulations that were done before, in a file of JSON lines."""
+
+    def __init__(self, folder: Path | None) -> None:
+        default = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "metricforge" / "ask"
+        self.path = (folder or default) / f"{code_digest()}.jsonl"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        lines = self.path.read_text().splitlines() if self.path.exists() else []
+        self.found = {tuple(key): value for key, value in map(json.loads, lines)}
+
+    def simulate(self, label: str, name: str, wrong: float, seed: int):
+        """Return the result of `simulate`, from the file if it is there."""
+        key = (label, name, wrong, seed)
+        if key not in self.found:
+            self.found[key] = simulate(name, RULES[label], wrong, seed)
+            with self.path.open("a") as file:
+                file.write(json.dumps([key, self.found[key]]) + "\n")
+        return self.found[key]
+
+
+def run(
+    quick: bool = False,
+    *,
+    seeds: int = 5,
+    sets: str = ",".join(DESIGN + NEW),
+    wrong: str = "0,0.05,0.1",
+    cache: Path | None = None,
+) -> Table:
     names = ("wine", "vehicle") if quick else tuple(sets.split(","))
     seeds = 1 if quick else seeds
+    shares = (0.0,) if quick else tuple(float(share) for share in wrong.split(","))
+    done = Done(cache)
     columns = ["sets", "wrong", "rule", "at 50 / 100 / 200: triplets", "ARI", "5-NN", "misplaced", "ms a question"]
     table = Table([*columns, *(f"ratio {score}" for score in SCORES), "worse than random at 200"])
-    for wrong in (0.0,) if quick else (0.0, 0.05, 0.1):
+    for share in shares:
         found = {}
-        for label, rule, lineup in RULES:
-            if lineup and wrong:
-                continue
+        for label in RULES:
             for name in names:
                 for seed in range(seeds):
-                    found[label, name, seed] = simulate(name, rule, lineup, wrong, seed)
-                print(wrong, label, name, flush=True)
+                    found[label, name, seed] = done.simulate(label, name, share, seed)
+                print(share, label, name, flush=True)
         for part, inside in (("all", names), ("new", [n for n in names if n in NEW])):
             if inside:
-                _rows(table, part, inside, seeds, wrong, found)
-        table.details[f"curves, {wrong}"] = {
+                _rows(table, part, inside, seeds, share, found)
+        table.details[f"curves, {share}"] = {
             f"{label}, {name}": np.mean([found[label, name, s][0] for s in range(seeds)], axis=0).round(2).tolist()
             for label, name, seed in found
             if seed == 0
         }
+    for n in (2_000,) if quick else (20_000, 200_000):
+        opened, mean, most = question_seconds(n)
+        table.notes.append(
+            f"{n:,} rows x 64 columns, 26 classes, 400 answers: {1000 * mean:.1f} ms of CPU time a question and its "
+            f"answer, {1000 * most:.0f} ms at most; {opened:.2f} s to open the session (goal: 300 ms a question)"
+        )
     table.notes += [
         f"{seeds} seeds; sets: {', '.join(names)}; new: {', '.join(n for n in names if n in NEW) or 'none'}",
         "wrong answers are drawn at random; no question is held out of learning; scores in per cent",
@@ -153,7 +230,7 @@ def _rows(table: Table, part: str, names: Sequence[str], seeds: int, wrong: floa
     rng = np.random.default_rng(0)
     draws = [rng.integers(len(keys), size=len(keys)) for _ in range(500)]
     random = np.array([found["random", name, seed][0] for name, seed in keys])  # (keys, steps, scores)
-    for label, _, _ in RULES:
+    for label in RULES:
         if (label, *keys[0]) not in found:
             continue
         curves = np.array([found[label, name, seed][0] for name, seed in keys])

@@ -118,7 +118,8 @@ class TextFile:
     def _rows(self) -> Iterator[Line]:
         try:
             for row in self._reader:
-                if row and (len(row) > 1 or row[0].strip()):
+                # an empty line is []; [""] is an empty cell in quotes, as pandas writes one of a single column
+                if row and (len(row) > 1 or not row[0] or row[0].strip()):
                     yield self._reader.line_num, row
         except csv.Error as error:
             raise InputError(f"{quoted(self.path)}, line {self._reader.line_num}: {error}") from None
@@ -292,9 +293,9 @@ def _as_numbers(column: list[str], file: TextFile) -> Array | None:
     return found
 
 
-def read_columns(path: Path) -> dict[str, Array]:
+def read_columns(path: Path, dialect: Dialect | None = None) -> dict[str, Array]:
     """Read every column of a small delimited file by name."""
-    with TextFile(path) as file:
+    with TextFile(path, dialect=dialect) as file:
         names = file.names
         cells = [row for _, row in file]
     if not cells:

@@ -112,7 +112,7 @@ def read_column(path: str | os.PathLike[str]) -> Array:
     return next(iter(columns.values()))
 
 
-def all_columns(path: Path) -> dict[str, Array]:
+def all_columns(path: Path, dialect: Dialect | None = None) -> dict[str, Array]:
     """Return every column of a small file by name."""
     suffix = extension(path)
     if suffix == ".npy":
@@ -123,7 +123,7 @@ def all_columns(path: Path) -> dict[str, Array]:
         return _parquet_values(path)
     if suffix not in TEXT:
         raise InputError(f"{quoted(path)}: give this as .csv, .npy or .parquet")
-    return read_columns(path)
+    return read_columns(path, dialect)
 
 
 def is_table(name: str) -> bool:

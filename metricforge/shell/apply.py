@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from .. import rows as _rows
 from ..errors import InputError
-from ..files import Dialect, Table, as_text, check_output, read, read_again, storage, write
+from ..files import Table, as_text, check_output, read, read_again, storage, write
 from ..files.origin import Origin
 from ..metric import Metric, load
 from ..rows import cluster
 from ..space import check_memory
 from .output import write_json, write_line
-from .settings import check_not_input
+from .settings import check_not_input, dialect_of
 
 Array = NDArray[Any]
 
@@ -140,7 +140,7 @@ def loaded(args: Namespace) -> Iterator[tuple[Metric, Table]]:
 
 def read_for(metric: Metric, path: str, args: Namespace, extra: Sequence[str] = ()) -> Table:
     """Read rows as those that a metric was learned from; with a scheduler, leave them on disk if possible."""
-    dialect = Dialect(args.sep, args.encoding, args.thousands)
+    dialect = dialect_of(args)
     wanted = [*extra, *([args.id] if args.id else [])]
     lazy = args.scheduler is not None
     preparation = None if metric.origin is None else metric.origin.preparation

@@ -28,7 +28,7 @@ def _learn(parser: ArgumentParser) -> None:
     add("--option", metavar="NAME=VALUE", action="append", help="an option of the method; may be repeated")
     add("--rank", help="auto, exact or a number (default: auto)")
     add("--seed", type=int, help="same seed, same answer (default: 0)")
-    _table(parser)
+    add_table(parser)
     add(
         "--folds", type=int, help="parts of the rows to hold out, each once; 0 for none (default: 5, or 1 of many rows)"
     )
@@ -38,7 +38,7 @@ def _learn(parser: ArgumentParser) -> None:
     add("--config", metavar="FILE", help="a TOML file with any of these settings; typed settings take precedence")
 
 
-def _table(parser: ArgumentParser) -> None:
+def add_table(parser: ArgumentParser) -> None:
     """Add what is decided about the columns of a table."""
     add = parser.add_argument_group("columns").add_argument
     add("--columns", metavar="A,B", action="append", help="the only columns to use")
@@ -72,7 +72,7 @@ def _compare(parser: ArgumentParser) -> None:
     add("--rank", help="auto, exact or a number (default: auto)")
     add("--seed", type=int, help="same seed, same folds (default: 0)")
     add("--folds", type=int, help="parts of the rows, each held out once (default: 3)")
-    _table(parser)
+    add_table(parser)
     add("--report", metavar="FILE", help="draw the comparison, as .html")
 
 

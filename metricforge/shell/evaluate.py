@@ -18,6 +18,7 @@ from ..tasks import classify, satisfied
 from .apply import read_for
 from .hints import hint_from_file, hint_kinds
 from .output import shares, write_json, write_line
+from .settings import dialect_of
 
 Array = NDArray[Any]
 
@@ -109,5 +110,5 @@ def read_hinted(metric: Metric, args: Namespace, *, needed: bool = True) -> tupl
     n = table.rows.shape[0]
     if in_data:
         return table, kind.from_table({kind.table_columns[0]: table.extra[source]}, n), flag
-    hint = hint_from_file(kind, source, table.total or n, args.data)
+    hint = hint_from_file(kind, source, table.total or n, args.data, dialect_of(args))
     return table, hint if table.kept is None else hint[table.kept], flag

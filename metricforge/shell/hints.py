@@ -16,6 +16,7 @@ from ..errors import InputError
 from ..files.formats import all_columns, existing, is_table, read_column
 from ..files.preparing import read_prepared
 from ..files.relations import read_relations
+from ..files.sources import Dialect
 from ..files.table import Table
 from ..registry import Entry, registry
 from .settings import Run, option_names
@@ -70,9 +71,9 @@ def add_flags(parser: ArgumentParser, *, required: bool = True) -> None:
         group.add_argument(f"--{flag}", metavar=metavar, help=kind.flag_help.replace("%", "%%"))
 
 
-def _column(data: str, name: str) -> Array:
+def _column(data: str, name: str, dialect: Dialect) -> Array:
     """Return a column of the data by name."""
-    columns = all_columns(existing(data))
+    columns = all_columns(existing(data), dialect)
     if name not in columns:
         raise InputError(
             f"{data!r} has no column {name!r}, by which the hint names rows; {nearest(name, list(columns))}"
@@ -89,14 +90,14 @@ def read_hint(run: Run, kinds: Kinds) -> tuple[Table, Constraint]:
     table = read_prepared(run.data, run.choices, extra=extra, flags=flags, lazy=run.scheduler is not None)
     if in_data:
         return table, kind.from_table({kind.table_columns[0]: table.extra[source]}, table.rows.shape[0])
-    hint = hint_from_file(kind, source, table.total or table.rows.shape[0], run.data)
+    hint = hint_from_file(kind, source, table.total or table.rows.shape[0], run.data, run.choices.dialect)
     return table, hint if table.kept is None else hint[table.kept]
 
 
-def hint_from_file(kind: type[Constraint], source: str, n: int, data: str) -> Constraint:
-    """Read a hint about the n rows of a file of data from a file of its own."""
+def hint_from_file(kind: type[Constraint], source: str, n: int, data: str, dialect: Dialect) -> Constraint:
+    """Read a hint about the n rows of a file of data, written in some dialect, from a file of its own."""
     if kind.own_format:
-        return kind.from_file(source, n, lambda name: _column(data, name))
+        return kind.from_file(source, n, lambda name: _column(data, name, dialect))
     if not kind.per_row or len(kind.table_columns) > 1:
         return read_relations(source, kind, n)
     values = read_column(source)

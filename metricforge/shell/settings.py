@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import csv
 import tomllib
+from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -188,6 +189,20 @@ def _stored(path: str, kinds: Mapping[str, type[Constraint]]) -> dict[str, Any]:
         return name in PATHS or hint
 
     return {name: str(folder / value) if is_path(name) else value for name, value in found.items()}
+
+
+def dialect_of(args: Namespace) -> Dialect:
+    """Return how the delimited files of a command are written."""
+    return Dialect(args.sep, args.encoding, args.thousands)
+
+
+def choices_of(args: Namespace) -> Choices:
+    """Return what a command with the options of `metricforge.shell.commands.add_table` decides about columns."""
+    columns, drop, categories = (
+        tuple(column for text in getattr(args, name) or () for column in listed(text)) for name in LISTS
+    )
+    missing = one_of(args.missing or Choices.missing, "--missing", list(MISSING))
+    return Choices(columns, drop, categories, missing, dialect_of(args))
 
 
 def listed(text: str) -> list[str]:

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
     from metricforge.registry import Registrar
 
     from .cards import Cards
+    from .progress import Progress
     from .questions import Question
     from .server import serve
-    from .session import Progress, Session
+    from .session import Session
 
 __all__ = ["Cards", "Progress", "Question", "Session", "serve"]
 
-_HOME = {"Cards": "cards", "Progress": "session", "Question": "questions", "Session": "session", "serve": "server"}
+_HOME = {"Cards": "cards", "Progress": "progress", "Question": "questions", "Session": "session", "serve": "server"}
 
 
 @hookimpl

@@ -1,7 +1,8 @@
 """The file of answers: JSON lines that are only ever appended, by one person or by several.
 
-The first line names the data.  Every other line is one answer, or takes one back (``{"undo": 17}``).  Rows are named by
-their ids, so that a file stays valid if rows are sorted or added.
+The first line names the data.  Every other line is one answer, takes one back (``{"undo": 17}``), or names the group of
+a row (``{"group": "id4", "name": "red"}``).  Rows are named by their ids, so that a file stays valid if rows are sorted
+or added.
 """
 
 from __future__ import annotations
@@ -132,7 +133,12 @@ class Log:
     def answers(self) -> list[Answer]:
         """Return the answers that were not taken back, in order."""
         gone = {entry["undo"] for entry in self.entries if "undo" in entry}
-        return [_answer(e, n) for n, e in enumerate(self.entries, start=1) if "undo" not in e and n not in gone]
+        lines = enumerate(self.entries, start=1)
+        return [_answer(e, n) for n, e in lines if "undo" not in e and "name" not in e and n not in gone]
+
+    def names(self) -> list[tuple[str, str]]:
+        """Return (id, name) for every name that was given to the group of a row, in order."""
+        return [(str(e.get("group")), str(e["name"])) for e in self.entries if "name" in e]
 
 
 def read_answers(path: str | os.PathLike[str]) -> tuple[Header, list[Answer], list[str]]:
@@ -165,6 +171,11 @@ def entry_of(
         "joins": bool(joins),
         "ms": int(ms),
     }
+
+
+def name_entry(row: str, name: str, *, by: str) -> dict[str, Any]:
+    """Return the line that names the group of a row, without its number."""
+    return {"t": round(time.time(), 3), "by": by, "group": row, "name": name}
 
 
 # ------------------------------------------------------------------------------------------------------------- reading

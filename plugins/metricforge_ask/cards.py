@@ -68,14 +68,21 @@ class Cards:
         return self._image is not None
 
     def shown(self, rows: Sequence[int]) -> list[dict[str, Any]]:
-        """Return what the page shows of rows that are compared; the first one is compared with the others."""
+        """Return what the page shows of rows that are compared; the first one is compared with the others.
+
+        All cards have the columns in one order, those in which the rows differ most first.
+        """
         first = rows[0]
+        against = [[other for other in rows if other != row] if row == first else [first] for row in rows]
+        columns = [
+            [column.field(name, row, others) for row, others in zip(rows, against, strict=True)]
+            for name, column in self._columns.items()
+        ]
+        columns.sort(key=lambda fields: -max(field["difference"] for field in fields))
         cards = []
-        for row in rows:
-            others = [other for other in rows if other != row] if row == first else [first]
-            fields = [column.field(name, row, others) for name, column in self._columns.items()]
-            fields.sort(key=lambda field: -field["difference"])
-            card: dict[str, Any] = {"fields": fields[:MOST_COLUMNS], "more": max(0, len(fields) - MOST_COLUMNS)}
+        for place, row in enumerate(rows):
+            fields = [column[place] for column in columns[:MOST_COLUMNS]]
+            card: dict[str, Any] = {"fields": fields, "more": max(0, len(columns) - MOST_COLUMNS)}
             if self._text is not None:
                 reference = self._text[rows[1] if row == first else first]
                 card["text"] = word_diff(_cell(self._text[row]), _cell(reference))

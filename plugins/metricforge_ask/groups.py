@@ -37,6 +37,10 @@ SHARPNESS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Temperatures τ that are tried, relative to the median distance to the nearest group."""
 SKIPS = 3
 """After this many skips in a row another region is explored."""
+SELECT = ("random", "uncertain")
+"""Which rows are asked about once the groups are found."""
+DRAWN = 200
+"""Candidates among which the most uncertain row is looked for."""
 LINEUP = 6
 """The most groups in a line-up."""
 
@@ -243,34 +247,26 @@ class Nearness:
     ----------
     tau : float
         The temperature of the probabilities of groups.
+    error : float
+        The share of wrong answers of the person who is asked.
     """
 
     view: View
     state: Placement
     tau: float
+    error: float
     _position: dict[int, int]
 
     @classmethod
-    def of(cls, view: View, state: Placement) -> Nearness:
+    def of(cls, view: View, state: Placement, error: float = ERROR) -> Nearness:
         """Fit the temperature to the grouped rows, leaving each out in turn."""
         position = view.place()
-        return cls(view, state, _temperature(view, state, position), position)
-
-    def to_groups(self, row: int) -> Array:
-        """Return s(x, g): the mean of the `NEAREST` smallest squared distances from a row to the members of a group."""
-        x = self.view.E[self._position[row]]
-        found = np.full(len(self.state.members), np.inf)
-        for g, members in enumerate(self.state.members):
-            others = [self._position[m] for m in members if m != row]
-            if others:
-                d = np.sort(((self.view.E[others] - x) ** 2).sum(axis=1))
-                found[g] = d[:NEAREST].mean()
-        return found
+        return cls(view, state, _temperature(view, state, position), error, position)
 
     def probabilities(self, row: int, place: Placing | None) -> Array:
         """Return the probability of every group to be the row's, among the groups that there are."""
-        p = _softmax(self.to_groups(row), self.tau)
-        odds = ERROR / (1 - ERROR)
+        p = _softmax(_to_groups(self.view, self.state, self._position, [row])[0], self.tau)
+        odds = self.error / (1 - self.error)
         if place is not None:
             for g, count in place.no.items():
                 p[g] *= odds**count
@@ -292,6 +288,13 @@ class Nearness:
         d = ((self.view.E[[self._position[m] for m in open_]] - x) ** 2).sum(axis=1)
         return open_[int(d.argmin())]
 
+    def most_uncertain(self, candidates: Array) -> int:
+        """Return the candidate with the largest entropy of its group for each question that placing it takes."""
+        p = _softmax(_to_groups(self.view, self.state, self._position, candidates.tolist()), self.tau)
+        entropy = -(p * np.log(p)).sum(axis=1)
+        questions = -np.sort(-p, axis=1) @ np.arange(1, p.shape[1] + 1)
+        return int(candidates[(entropy / questions).argmax()])
+
     def farthest(self, candidates: Array) -> int:
         """Return the candidate that is farthest from the grouped rows."""
         at = [self._position[int(c)] for c in candidates]
@@ -299,7 +302,15 @@ class Nearness:
         return int(candidates[_nearest_squared(self.view.E[at], self.view.E[known]).argmax()])
 
 
-def ask(nearness: Nearness, candidates: Array, by: str, rng: np.random.Generator, lineup: bool) -> Question | None:
+def ask(
+    nearness: Nearness,
+    candidates: Array,
+    by: str,
+    rng: np.random.Generator,
+    *,
+    lineup: bool = False,
+    select: str = "random",
+) -> Question | None:
     """Return the next question about groups; None if every candidate was compared with all it can be."""
     state = nearness.state
     place = state.placing.get(by)
@@ -313,7 +324,12 @@ def ask(nearness: Nearness, candidates: Array, by: str, rng: np.random.Generator
         free = np.asarray([c for c in candidates if int(c) not in taken], dtype=np.int64)
     exploring = state.exploring
     for _ in range(min(len(free), 20)):
-        row = nearness.farthest(free) if exploring else int(free[rng.integers(len(free))])
+        if exploring:
+            row = nearness.farthest(free)
+        elif select == "uncertain":
+            row = nearness.most_uncertain(rng.permutation(free)[:DRAWN])
+        else:
+            row = int(free[rng.integers(len(free))])
         found = _about(nearness, Placing(row, "explore" if exploring else "consolidate"), lineup)
         if found is not None:
             return found
@@ -334,7 +350,8 @@ def _about(nearness: Nearness, place: Placing, lineup: bool) -> Question | None:
         return Question("lineup", rows, place.why, float(p[part[0]]), opens=len(groups) <= LINEUP, joins=True)
     if groups := _open_groups(nearness, place, p):
         g = groups[0]
-        sure = p[g] * (1 - ERROR) / (p[g] * (1 - ERROR) + ERROR * (1 - p[g])) >= CONFIDENT
+        right, wrong = p[g] * (1 - nearness.error), (1 - p[g]) * nearness.error
+        sure = right / (right + wrong) >= CONFIDENT
         return _pair(nearness, place, p, g, place.why, joins=bool(sure))
     checks = _checks(nearness, place, p)
     return _pair(nearness, place, p, checks[0], "check", joins=False) if checks else None
@@ -379,24 +396,28 @@ def _temperature(view: View, state: Placement, position: dict[int, int]) -> floa
     known = [row for row in state.group if len(state.members[state.group[row]]) > 1][:400]
     if len(known) < 2 or len(state.members) < 2:
         return 1.0
-    at = [position[row] for row in known]
     own = np.asarray([state.group[row] for row in known])
-    S = np.empty((len(known), len(state.members)))
-    for g, members in enumerate(state.members):
-        if not members:
-            S[:, g] = np.inf
-            continue
-        inside = np.asarray([position[m] for m in members])
-        D = _squared(view.E[at], view.E[inside])
-        D[np.asarray(at)[:, None] == inside[None]] = np.inf
-        D.sort(axis=1)
-        near = D[:, :NEAREST]
-        count = np.isfinite(near).sum(axis=1)
-        total = np.where(np.isfinite(near), near, 0.0).sum(axis=1)
-        S[:, g] = np.where(count > 0, total / np.maximum(count, 1), np.inf)
+    S = _to_groups(view, state, position, known)
     scale = float(np.median(S[np.arange(len(own)), own])) or 1.0
     likelihood = [np.log(_softmax(S, factor * scale)[np.arange(len(own)), own]).sum() for factor in SHARPNESS]
     return SHARPNESS[int(np.argmax(likelihood))] * scale
+
+
+def _to_groups(view: View, state: Placement, position: dict[int, int], rows: Sequence[int]) -> Array:
+    """Return s(x, g), (rows, groups): the mean of the `NEAREST` smallest squared distances to other members of g."""
+    at = np.asarray([position[row] for row in rows])
+    S = np.full((len(at), len(state.members)), np.inf)
+    for g, members in enumerate(state.members):
+        if not members:
+            continue
+        inside = np.asarray([position[m] for m in members])
+        D = _squared(view.E[at], view.E[inside])
+        D[at[:, None] == inside[None]] = np.inf
+        near = np.sort(D, axis=1)[:, :NEAREST]
+        count = np.isfinite(near).sum(axis=1)
+        total = np.where(np.isfinite(near), near, 0.0).sum(axis=1)
+        S[:, g] = np.where(count > 0, total / np.maximum(count, 1), np.inf)
+    return S
 
 
 def _softmax(s: Array, tau: float) -> Array:

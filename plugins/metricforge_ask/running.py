@@ -8,11 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from metricforge.checks import nearest
 from metricforge.errors import InputError
 from metricforge.files.formats import all_columns, existing
-from metricforge.files.preparing import Choices, read_prepared
-from metricforge.shell.output import write_json, write_line
+from metricforge.files.preparing import read_prepared
+from metricforge.files.sources import STANDARD_INPUT
+from metricforge.shell import write_json, write_line
+from metricforge.shell.settings import choices_of, listed
 
 from .cards import Cards
 from .server import Desk, Server
@@ -41,8 +45,11 @@ def run(args: Namespace) -> None:
 def prepare(args: Namespace) -> tuple[Session, Cards]:
     """Return the session of a command, and the cards that show its rows."""
     path = existing(args.data)
-    named = [name for name in (args.id, args.text, args.image) if name is not None]
-    table = read_prepared(path, Choices(drop=tuple(args.drop or ())), extra=named)
+    if str(path) == STANDARD_INPUT:
+        raise InputError("data: the page needs a file, which it reads again later; save standard input first")
+    named = list(dict.fromkeys(name for name in (args.id, args.text, args.image) if name is not None))
+    choices = choices_of(args)
+    table = read_prepared(path, choices, extra=named)
     session = Session(
         table.rows,
         out_of(args),
@@ -52,11 +59,14 @@ def prepare(args: Namespace) -> tuple[Session, Cards]:
         id_column=args.id,
         columns=table.names,
         by=args.annotator,
+        select="uncertain" if args.uncertain else "random",
         seed=args.seed,
     )
-    columns = {"text": list(table.rows)} if table.holds_strings else all_columns(path)
-    dropped = set(args.drop or [])
-    shown = [name.strip() for name in args.show.split(",")] if args.show else [c for c in columns if c not in dropped]
+    session.notes += table.notes
+    columns = {"text": list(table.rows)} if table.holds_strings else all_columns(path, choices.dialect)
+    if table.kept is not None:
+        columns = {name: np.asarray(values)[table.kept] for name, values in columns.items()}
+    shown = listed(args.show) if args.show else [c for c in choices.columns or columns if c not in choices.drop]
     _check(shown, list(columns), args.data)
     keep = {name: columns[name] for name in [*shown, *named] if name != args.id or name in shown}
     text = "text" if table.holds_strings else args.text
@@ -71,17 +81,26 @@ def _check(wanted: Sequence[str], known: Sequence[str], path: str) -> None:
 
 def out_of(args: Namespace) -> Path:
     """Return the file of answers."""
-    return Path(args.out) if args.out else Path(Path(args.data).name).with_suffix(".answers.jsonl")
+    name = Path(args.data).name.removesuffix(".gz")
+    return Path(args.out) if args.out else Path(name).with_suffix(".answers.jsonl")
 
 
 def learn_command(args: Namespace, session: Session) -> str:
     """Return the command that learns from the answers."""
     words = ["metricforge", "learn", args.data, "--answers", str(out_of(args))]
     words += ["--id", args.id] if args.id else []
-    aside = [name for name in (args.text, args.image, *(args.drop or [])) if name]
-    for name in dict.fromkeys(aside):
-        words += ["--drop", name]
+    aside = dict.fromkeys(name for name in (args.text, args.image) if name)
+    for flag in ("columns", "drop", "categories"):
+        for text in [*(getattr(args, flag) or []), *(map(_quoted, aside) if flag == "drop" else [])]:
+            words += [f"--{flag}", text]
+    for flag in ("missing", "sep", "encoding", "thousands"):
+        words += [f"--{flag}", getattr(args, flag)] if getattr(args, flag) else []
     return shlex.join(words)
+
+
+def _quoted(name: str) -> str:
+    """Return the name of a column as an option takes it, where a comma separates names."""
+    return '"' + name.replace('"', '""') + '"' if "," in name else name
 
 
 def _print(args: Namespace, session: Session, command: str) -> None:
@@ -97,6 +116,8 @@ def _print(args: Namespace, session: Session, command: str) -> None:
             f"held-out answers predicted: {100 * known.foretold:.0f} % of {known.held_out} "
             f"({100 * low:.0f} to {100 * high:.0f} %)"
         )
+    for pair in session.contradictions():
+        write_line(f"answered both ways: {' and '.join(pair)}")
     write_line(f"next: {command}")
 
 

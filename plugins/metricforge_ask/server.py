@@ -27,7 +27,8 @@ from tornado.web import Application, HTTPError, RequestHandler
 from metricforge.errors import InputError
 
 from .cards import Cards
-from .questions import Question
+from .progress import Progress
+from .questions import SKIP, Question
 from .session import Session
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,8 @@ IDLE = 60
 """Seconds after which an idle connection is closed."""
 SPARSE_COLUMNS = 50
 """The columns of sparse rows that cards show."""
+SHOWN = 5
+"""The contradictions that the page names."""
 REMEMBERED = 200
 """The number of questions whose answers are accepted, and accepted once."""
 POLICY = (
@@ -75,6 +78,8 @@ class Desk:
             "by": self.session.by,
             "notes": self.session.notes,
             "progress": asdict(progress),
+            "contradictions": self.session.contradictions()[:SHOWN],
+            "pictures": self.cards.has_images,
             "curve": self._curve[-200:],
             "question": self._question(),
         }
@@ -87,9 +92,10 @@ class Desk:
         if question is None:
             raise InputError("this question was not asked, or is too old; reload the page")
         question.check(answer)
-        self.session.answer(question, answer)
+        before = self.session.progress()
+        after = self.session.answer(question, answer)
         self._current = None
-        found = self.state()
+        found = {**self.state(), "changed": changed(question, answer, before, after)}
         self._done[name] = found
         _forget(self._done)
         return found
@@ -99,6 +105,11 @@ class Desk:
         taken = self.session.undo()
         self._current = None
         return {**self.state(), "undone": None if taken is None else taken.n}
+
+    def name_group(self, row: int, name: str) -> dict[str, Any]:
+        """Name the group of a row."""
+        self.session.name_group(row, name)
+        return self.state()
 
     def _question(self) -> dict[str, Any] | None:
         if self._current is None:
@@ -113,6 +124,25 @@ class Desk:
         if question.kind == "pair" and np.random.default_rng(rows).random() < 0.5:
             rows.reverse()  # the row that is placed is not always on the left
         return {"id": self._current, "kind": question.kind, "cards": self.cards.shown(rows)}
+
+
+def changed(question: Question, answer: str | int, before: Progress, after: Progress) -> str:
+    """Return in words what an answer changed."""
+    if answer == SKIP:
+        return "Passed over: this pair will not be shown again." if question.kind == "pair" else "Passed over."
+    if question.held_out:
+        return "This answer is held out of learning: it tests the metric."
+    if question.why == "overlap":
+        return "Somebody else answered this too: it measures how far you agree."
+    if question.kind == "triplet" or question.why == "loose":
+        return ""
+    if len(after.groups) > max(len(before.groups), 1):
+        return f"The row opened group {len(after.groups)}."
+    grown = [g for g, size in enumerate(after.groups) if g < len(before.groups) and size > before.groups[g]]
+    if grown:
+        name = after.names[grown[0]] or f"group {grown[0] + 1}"
+        return f"The row joined {name}, which now has {after.groups[grown[0]]} rows."
+    return "Not placed yet: the next question is about the same row." if before.groups else ""
 
 
 def _forget(names: OrderedDict[str, Any]) -> None:
@@ -211,9 +241,18 @@ class _Undo(_Api):
         self.send(self.server.desk.undo)
 
 
-class _Hints(_Api):
-    def get(self) -> None:
-        self.send(lambda: _csv(self.server.desk.session))
+class _Name(_Api):
+    def post(self) -> None:
+        body = self.body()
+        row, name = body.get("row"), body.get("name")
+        if not isinstance(row, int) or isinstance(row, bool) or not isinstance(name, str):
+            raise HTTPError(400)
+        self.send(lambda: self.server.desk.name_group(row, name))
+
+
+class _Export(_Api):
+    def get(self, what: str) -> None:
+        self.send(lambda: _csv(self.server.desk.session, what))
 
 
 class _Image(_Api):
@@ -225,14 +264,14 @@ class _Image(_Api):
         self.finish(found[1])
 
 
-def _csv(session: Session) -> dict[str, Any]:
+def _csv(session: Session, what: str) -> dict[str, Any]:
     import tempfile
     from pathlib import Path
 
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "hints.csv"
-        session.export(path)
-        return {"name": "hints.csv", "text": path.read_text()}
+        path = Path(folder) / f"{what}.csv"
+        session.export(path, what)
+        return {"name": path.name, "text": path.read_text()}
 
 
 # --------------------------------------------------------------------------------------------------------------- server
@@ -273,7 +312,8 @@ class Server:
         own = {"server": self}
         routes: list[Any] = [(path, _Page, own) for path in PAGES]
         routes += [("/api/state", _State, own), ("/api/answer", _Answer, own), ("/api/undo", _Undo, own)]
-        routes += [("/api/hints", _Hints, own), (r"/api/image/(\d{1,12})", _Image, own)]
+        routes += [("/api/name", _Name, own), (r"/api/export/(hints|groups)", _Export, own)]
+        routes += [(r"/api/image/(\d{1,12})", _Image, own)]
         return Application(
             routes, default_handler_class=_NotFound, default_handler_args=own, log_function=lambda handler: None
         )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,69 +18,29 @@ from metricforge.checks import one_of, whole_number
 from metricforge.constraints import Pairs, Triplets
 from metricforge.errors import InputError
 
-from . import groups, triplets
-from .answers import Answer, Header, Log, entry_of
+from . import groups, people, scores, triplets
+from .answers import Answer, Header, Log, entry_of, name_entry
 from .constraint import hints_of, pairs_of, rows_by_id
+from .features import Features, digest
 from .groups import Nearness, Placement, View
-from .questions import ALIKE, SKIP, Question
+from .progress import Progress
+from .questions import SKIP, Question
 
 Array = NDArray[Any]
 
 RULES = ("groups", "triplets", "random")
 POOL = 1000
 """Rows that a question can be about besides the grouped ones; more are drawn as these are placed."""
-WIDEST = 256
-"""The most features in which the metric of the loop learns; wider rows are represented over landmarks."""
 HELD_OUT = 0.1
 """The share of questions about random rows whose answers are kept out of learning."""
 OVERLAP = 0.05
 """The share of questions that repeat what another person answered."""
 REFIT = 5
 """The metric is learned anew after this many answers."""
-LOOK_BACK = 40
-"""The number of questions that the advice to stop compares."""
+LONGEST_NAME = 80
+"""The most characters of the name of a group."""
 FITTED = 2000
 """The most pairs of a kind from which the metric of the loop learns."""
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What a session knows.
-
-    Attributes
-    ----------
-    answers : int
-        Answers that were not taken back, skips included.
-    placed : int
-        Rows in groups.
-    groups : tuple of int
-        The number of rows in each group.
-    held_out : int
-        Held-out answers.
-    foretold : float or None
-        The share of held-out answers that the metric predicts; None without held-out answers.
-    interval : (float, float)
-        Wilson interval of ``foretold``, 95 %.
-    contradictions : int
-        Pairs that were answered both ways as often.
-    people : dict of str to int
-        Answers per person.
-    agreement : float or None
-        Cohen's κ of the pairs that two people answered; None if there are fewer than five.
-    enough : str
-        Advice to stop, or "".
-    """
-
-    answers: int
-    placed: int
-    groups: tuple[int, ...]
-    held_out: int
-    foretold: float | None
-    interval: tuple[float, float]
-    contradictions: int
-    people: dict[str, int]
-    agreement: float | None
-    enough: str
 
 
 class Session:
@@ -105,6 +63,9 @@ class Session:
         The person who answers.
     lineup : bool
         Whether the rule "groups" shows up to six groups at once, from three groups on.
+    select : {"random", "uncertain"}
+        The rows that the rule "groups" asks about once it has found the groups: random ones, which make the share of
+        right first guesses an honest figure, or those whose group is least certain for the questions that it takes.
     held_out : float in [0, 0.5]
         The share of random questions whose answers only score the metric.
     kernel : Kernel, optional
@@ -135,17 +96,19 @@ class Session:
         columns: Sequence[str] = (),
         by: str = "",
         lineup: bool = False,
+        select: str = "random",
         held_out: float = HELD_OUT,
         kernel: mf.Kernel | str | None = None,
         seed: int = 0,
     ) -> None:
         one_of(rule, "rule", RULES)
         self.rule, self.by, self.lineup = rule, str(by), bool(lineup)
+        self.select = one_of(select, "select", groups.SELECT)
         if not 0 <= held_out <= 0.5:
             raise InputError(f"held_out must be between 0 and 0.5, got {held_out!r}")
         self.held_out = float(held_out)
         self.seed = whole_number(seed, "seed", least=0)
-        self._features = _Features(X, kernel, self.seed)
+        self._features = Features(X, kernel, self.seed)
         self.X, self.n = self._features.rows, self._features.n
         if self.n < 4:
             raise InputError(f"X has {self.n} rows; questions need at least 4")
@@ -153,13 +116,12 @@ class Session:
             raise InputError(f"ids has {len(ids)} names for the {self.n} rows of X; give one each")
         self._ids = [str(i) for i in (range(self.n) if ids is None else ids)]
         self._row_of = rows_by_id(self._ids, id_column or "ids")
-        header = Header(self.n, tuple(map(str, columns)), _digest(self.X), id_column)
+        header = Header(self.n, tuple(map(str, columns)), digest(self.X), id_column)
         self._log = Log.open(path, header)
         self.notes: list[str] = list(self._log.notes)
         self._order = np.random.default_rng(self.seed).permutation(self.n)
         self._shown_at = time.monotonic()
-        self._fitted_at = (-1, -1)
-        self._learned: Any = None
+        self._fits: dict[tuple[int, int], Any] = {}
         self._load()
 
     # -- questions and answers -----------------------------------------------------------------------------------
@@ -241,32 +203,72 @@ class Session:
         self._log.refresh()
         self._load()
         right, total = self._foretold()
-        people = Counter(answer.by for answer in self._answers)
+        members = [rows for rows in self._state.members if rows]
         return Progress(
             answers=len(self._answers),
             placed=len(self._state.group),
-            groups=tuple(len(members) for members in self._state.members if members),
+            groups=tuple(len(rows) for rows in members),
+            names=tuple(self._names()[g] for g, rows in enumerate(self._state.members) if rows),
+            exemplars=tuple(rows[0] for rows in members),
             held_out=total,
             foretold=right / total if total else None,
-            interval=wilson(right, total),
+            interval=scores.wilson(right, total),
             contradictions=len(self._state.contradictions),
-            people=dict(people),
-            agreement=self._agreement(),
+            people=dict(Counter(answer.by for answer in self._answers)),
+            errors=people.error_rates(self._answers),
+            agreement=people.agreement(self._answers),
             enough=self._enough(),
         )
 
-    def export(self, path: str | os.PathLike[str]) -> None:
-        """Write the hints as CSV: for ``learn --pairs``, or ``learn --triplets``."""
+    def contradictions(self) -> list[tuple[str, str]]:
+        """Return the ids of the pairs that were answered both ways as often; they are in no hint."""
+        return [(self._ids[i], self._ids[j]) for i, j in self._state.contradictions]
+
+    def name_group(self, row: int, name: str) -> None:
+        """Give the group of a row a name; the last one given counts, and "" takes it away."""
+        if whole_number(row, "row", least=0) not in self._state.group:
+            raise InputError(f"row {row} is in no group yet, so its group cannot be named")
+        if not isinstance(name, str) or len(name) > LONGEST_NAME:
+            raise InputError(f"name must be a text of at most {LONGEST_NAME} characters, got {name!r:.100}")
+        self._log.append(name_entry(self._ids[row], name.strip(), by=self.by))
+        self._load()
+
+    def export(self, path: str | os.PathLike[str], what: str = "hints") -> None:
+        """Write what is known as CSV.
+
+        Parameters
+        ----------
+        path : path
+        what : {"hints", "groups"}
+            "hints": pairs for ``learn --pairs``, or triplets for ``learn --triplets``.  "groups": one line per row with
+            the name or number of its group, empty for none, for ``learn --groups`` or ``learn --label``.
+        """
         from metricforge.files import atomic
 
-        found = self.hints()
-        if isinstance(found, Triplets):
+        found = self.hints() if one_of(what, "what", ("hints", "groups")) == "hints" else None
+        if found is None:
+            lines = ["group", *map(_quoted, self._group_texts())]
+        elif isinstance(found, Triplets):
             lines = ["i,j,k", *(",".join(map(str, row)) for row in found.triples.tolist())]
         else:
             lines = ["i,j,similar"]
             lines += [f"{i},{j},1" for i, j in found.similar.tolist()]
             lines += [f"{i},{j},0" for i, j in found.dissimilar.tolist()]
         atomic.write(Path(path), ("\n".join(lines) + "\n").encode())
+
+    def _group_texts(self) -> list[str]:
+        """Return the name or number of each row's group, "" for none."""
+        names = [name or f"group {g + 1}" for g, name in enumerate(self._names())]
+        return [names[g] if g >= 0 else "" for g in self.groups()]
+
+    def _names(self) -> list[str]:
+        """Return the name of every group, "" where there is none: the last one given to a row that is in it."""
+        found = [""] * len(self._state.members)
+        for name_of, name in self._log.names():
+            group = self._state.group.get(self._row_of.get(name_of, -1))
+            if group is not None:
+                found[group] = name
+        return found
 
     # -- state -----------------------------------------------------------------------------------------------------
 
@@ -288,20 +290,29 @@ class Session:
     def _view(self, candidates: Array) -> View:
         """Embed grouped rows and candidates with the metric of the loop, which is learned every `REFIT` answers."""
         rows = np.unique(np.concatenate([candidates, np.fromiter(self._state.group, dtype=np.int64)]))
+        return View(rows, self._embedded(rows))
+
+    def _embedded(self, rows: Array) -> Array:
+        """Return the embedding of rows in the metric of the loop; before there is one, their features."""
         F, learned = self._features(rows), self._loop()
-        return View(rows, F if learned is None else learned.transform(F))
+        return F if learned is None else np.asarray(learned.transform(F))
 
     def _loop(self) -> Any:
         """Return the metric of the loop (for triplets, the committee): a function of the answers, not of the session.
 
         It is learned from the first answers up to a multiple of `REFIT`.
         """
-        count = len(self._answers) - len(self._answers) % REFIT
-        seen = self._answers[count - 1].n if count else 0
-        if self._fitted_at != (count, seen):
+        return self._fitted(len(self._answers) - len(self._answers) % REFIT)
+
+    def _fitted(self, count: int) -> Any:
+        """Return what was learned from the first answers; the last few fits are kept."""
+        key = (count, self._answers[count - 1].n if count else 0)
+        if key not in self._fits:
             fit = self._fit_triplets if self.rule == "triplets" else self._fit
-            self._learned, self._fitted_at = fit(self._answers[:count]), (count, seen)
-        return self._learned
+            self._fits[key] = fit(self._answers[:count])
+            for old in list(self._fits)[: -scores.LOOK_BACK // REFIT - 2]:
+                del self._fits[old]
+        return self._fits[key]
 
     def _fit(self, answers: Sequence[Answer]) -> mf.Metric | None:
         """Return the metric of the loop on features, or None before both kinds of pairs are known."""
@@ -331,8 +342,9 @@ class Session:
             return Question("pair", (i, j), "explore", opens=True, joins=True)
         if not len(candidates):
             return None
-        nearness = Nearness.of(self._view(candidates), self._state)
-        return groups.ask(nearness, candidates, self.by, rng, self.lineup)
+        error = people.error_rates(self._answers).get(self.by, groups.ERROR)
+        nearness = Nearness.of(self._view(candidates), self._state, error)
+        return groups.ask(nearness, candidates, self.by, rng, lineup=self.lineup, select=self.select)
 
     def _triplet(self, rng: np.random.Generator) -> Question:
         rows = np.sort(self._order[:POOL])
@@ -391,123 +403,27 @@ class Session:
     def _foretold(self) -> tuple[int, int]:
         """Return how many held-out answers the metric of the loop predicts, and how many there are."""
         if self.rule == "triplets":
-            return self._foretold_triplets()
-        held = self._state.held_out
-        if not held or len(self._state.members) < 2:
+            held = triplets.triplets_of(self._answers, self._row_of, held_out=True)
+            known = triplets.triplets_of(self._answers, self._row_of)
+            if not held or len(known) < triplets.RANDOM_FIRST:
+                return 0, 0
+            return scores.triplets_foretold(held, known, lambda rows: self._features(rows) @ self._axes)
+        if not self._state.held_out or len(self._state.members) < 2:
             return 0, 0
-        rows = np.unique(np.asarray([row for i, j, _, _ in held for row in (i, j)] + list(self._state.group)))
-        F = self._features(rows)
-        learned = self._loop()
-        E = F if learned is None else learned.transform(F)
-        position = {int(row): place for place, row in enumerate(rows)}
-        threshold = self._threshold(E, position)
-        right = 0
-        for i, j, alike, _ in held:
-            near = ((E[position[i]] - E[position[j]]) ** 2).sum() < threshold
-            right += bool(near) is alike
-        return right, len(held)
-
-    def _threshold(self, E: Array, position: dict[int, int]) -> float:
-        """Return the squared distance that separates pairs inside groups from pairs between groups best."""
-        rows = list(self._state.group)[-300:]
-        at = [position[row] for row in rows]
-        group = np.asarray([self._state.group[row] for row in rows])
-        i, j = np.triu_indices(len(rows), 1)
-        d = ((E[at][i] - E[at][j]) ** 2).sum(axis=1)
-        alike = group[i] == group[j]
-        order = np.argsort(d, kind="stable")
-        hits = np.concatenate([[0], np.cumsum(np.where(alike[order], 1, -1))])  # alike below minus unlike below
-        best = int(hits.argmax())
-        if best == 0:
-            return float(d[order[0]]) if len(d) else 0.0
-        above = d[order[best]] if best < len(d) else d[order[best - 1]]
-        return float((d[order[best - 1]] + above) / 2)
-
-    def _foretold_triplets(self) -> tuple[int, int]:
-        held = triplets.triplets_of(self._answers, self._row_of, held_out=True)
-        known = triplets.triplets_of(self._answers, self._row_of)
-        if not held or len(known) < triplets.RANDOM_FIRST:
-            return 0, 0
-        rows, inside = np.unique(np.asarray([*held, *known]), return_inverse=True)
-        inside = inside.reshape(-1, 3)
-        E = self._features(rows) @ self._axes
-        Z = E @ triplets.learn_factor(E, inside[len(held) :]).T
-        i, j, k = inside[: len(held)].T
-        near, far = ((Z[i] - Z[other]) ** 2 for other in (j, k))
-        return int(np.count_nonzero(near.sum(axis=1) < far.sum(axis=1))), len(held)
-
-    def _agreement(self) -> float | None:
-        """Return Cohen's κ over pairs that two people answered; None if there are fewer than five."""
-        first: dict[frozenset[str], Answer] = {}
-        both: list[tuple[bool, bool]] = []
-        for answer in self._answers:
-            if answer.kind != "pair" or answer.answer == SKIP:
-                continue
-            before = first.setdefault(frozenset(answer.rows), answer)
-            if before.by != answer.by:
-                both.append((before.answer == ALIKE, answer.answer == ALIKE))
-        if len(both) < 5:
-            return None
-        a, b = np.asarray(both, dtype=float).T
-        chance = a.mean() * b.mean() + (1 - a.mean()) * (1 - b.mean())
-        return 1.0 if chance == 1 else float(((a == b).mean() - chance) / (1 - chance))
+        return scores.pairs_foretold(self._state.held_out, self._state.group, self._embedded)
 
     def _enough(self) -> str:
         """Return the advice to stop, or ""."""
-        shown = [right for _, why, opened, right in self._state.placed if why == "consolidate" and not opened]
-        opened = [new for _, _, new, _ in self._state.placed[-30:]]
-        if self.rule != "groups" or len(shown) < 2 * LOOK_BACK or any(opened):
+        right = scores.settled(self._state.placed) if self.rule == "groups" else None
+        if right is None:
             return ""
-        last, before = np.mean(shown[-LOOK_BACK:]), np.mean(shown[-2 * LOOK_BACK : -LOOK_BACK])
-        if abs(last - before) > 0.05:
+        count = len(self._answers) - len(self._answers) % REFIT
+        if scores.change(self._fitted(count), self._fitted(count - scores.LOOK_BACK)) > scores.MOVED:
             return ""
         return (
-            f"the first guess was right for {100 * last:.0f} % of the last {LOOK_BACK} rows, as for the {LOOK_BACK} "
-            "before, and no new group has come up: more answers will hardly change the metric"
+            f"the first guess was right for {100 * right:.0f} % of the last {scores.LOOK_BACK} rows, as for the "
+            f"{scores.LOOK_BACK} before, no new group has come up and the metric hardly moves"
         )
-
-
-class _Features:
-    """Features of rows under the start kernel: computed for the rows that are asked about only, and kept."""
-
-    def __init__(self, X: Any, kernel: mf.Kernel | str | None, seed: int) -> None:
-        from metricforge.learning import find_kernel
-        from metricforge.space import represent
-
-        if kernel is None:
-            strings = isinstance(X, list | tuple | np.ndarray) and len(X) and isinstance(X[0], str)
-            start = (
-                mf.kernels.Spectrum(3).normalized()
-                if strings
-                else mf.kernels.Standardized(mf.kernels.Linear(), by="range")
-            )
-        else:
-            start = find_kernel(kernel)
-        self.rows = start.check(X, "X")
-        self.n = len(self.rows) if start.takes != "vectors" else self.rows.shape[0]
-        resolved = start.resolve(self.rows, seed=seed)
-        wide = start.takes != "vectors" or self.rows.shape[1] > WIDEST
-        space = represent(resolved, self.rows, min(WIDEST, self.n) if wide else "auto", seed=seed)
-        self._map = space.map
-        self._kept: dict[int, Array] = {}
-
-    def __call__(self, rows: Array) -> Array:
-        """Return the (len(rows), m) features of some rows."""
-        new = [row for row in rows.tolist() if row not in self._kept]
-        if new:
-            F = self._map.of_rows(self.rows, np.asarray(new, dtype=np.int64))
-            self._kept.update(zip(new, F, strict=True))
-        return np.stack([self._kept[row] for row in rows.tolist()])
-
-
-def wilson(right: int, total: int, z: float = 1.96) -> tuple[float, float]:
-    """Return the Wilson interval of a share."""
-    if total == 0:
-        return 0.0, 1.0
-    p, zz = right / total, z * z
-    centre = (p + zz / (2 * total)) / (1 + zz / total)
-    half = z / (1 + zz / total) * float(np.sqrt(p * (1 - p) / total + zz / (4 * total * total)))
-    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def _inside(pairs: Array) -> Array:
@@ -515,15 +431,6 @@ def _inside(pairs: Array) -> Array:
     return np.asarray(pairs[(pairs >= 0).all(axis=1)])
 
 
-def _digest(X: Any) -> str:
-    """Return a digest of the rows, by which a file recognises its data."""
-    if hasattr(X, "tocsr"):
-        parts = [np.asarray(X.shape).tobytes(), X.indptr.tobytes(), X.indices.tobytes(), X.data.tobytes()]
-    elif isinstance(X, np.ndarray) and X.dtype != object:
-        parts = [repr(X.shape).encode(), np.ascontiguousarray(X).tobytes()]
-    else:
-        parts = ["\0".join(map(str, X)).encode()]
-    found = hashlib.sha256()
-    for part in parts:
-        found.update(part)
-    return found.hexdigest()
+def _quoted(text: str) -> str:
+    """Return the only cell of a line of a CSV file; an empty one needs quotes, because empty lines are passed over."""
+    return '"' + text.replace('"', '""') + '"' if not text or any(c in text for c in ',"\r\n') else text

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
-from metricforge_cases.asking import X, Y, serving
+from metricforge_cases.asking import X, Y, drive, serving
 from metricforge_cases.browser import chromium
 
 import metricforge as mf
@@ -47,8 +48,15 @@ def press(page, key):
 def answer(page, server, session):
     """Press the key that the classes of the rows ask for."""
     question = server.desk._open[server.desk._current]
-    i, j = question.rows
-    press(page, "a" if Y[i] == Y[j] else "u")
+    i, *others = question.rows
+    same = [place for place, row in enumerate(others, start=1) if Y[row] == Y[i]]
+    if question.kind == "pair":
+        press(page, "a" if same else "u")
+    elif question.kind == "lineup":
+        press(page, str(same[0]) if same else "0")
+    else:
+        press(page, "1" if abs(int(Y[i]) - Y[others[0]]) <= abs(int(Y[i]) - Y[others[1]]) else "2")
+    return question.kind
 
 
 def test_thirty_answers_by_keys_then_undo_and_reload(page, tmp_path):
@@ -110,6 +118,80 @@ def test_hostile_text_is_text_at_both_widths(page, width, scheme):
             "getComputedStyle(document.body).color !== getComputedStyle(document.body).backgroundColor"
         )
         assert contrast
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+def test_a_line_up_by_keys_with_names_of_groups(page, width, tmp_path):
+    session = mf.ask.Session(X, tmp_path / "a.jsonl", lineup=True)
+    page.set_viewport_size({"width": width, "height": 800})
+    with serving(session) as server:
+        opened(page, server)
+        kinds = [answer(page, server, session) for _ in range(15)]
+        assert kinds.count("lineup") >= 5
+        while server.desk._open[server.desk._current].kind != "lineup":
+            answer(page, server, session)
+        assert page.locator(".card").count() == 4
+        names = page.eval_on_selector_all(
+            ".card", "all => all.map(one => [...one.querySelectorAll('th')].map(th => th.textContent).join())"
+        )
+        assert len(set(names)) == 1  # the columns are in one order, so that cells stand side by side
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.click("#groups summary")
+        page.fill("#groups input >> nth=0", "1 z <b>")  # keys of the page are letters here
+        page.keyboard.press("Tab")
+        page.wait_for_selector("#message >> text=Group 1 is named")
+        before = session.progress().answers
+        assert session.progress().names[0] == "1 z <b>"
+        with page.expect_download() as found:
+            page.click("#download-groups")
+        lines = found.value.path().read_text().splitlines()
+        assert len(lines) == len(X) + 1
+        assert "1 z <b>" in lines
+        page.click("text=None of these")
+        page.wait_for_function("() => document.getElementById('message').innerText.startsWith('The row opened group')")
+        assert session.progress().answers == before + 1
+    groups = mf.ask.Session(X, tmp_path / "a.jsonl").groups()
+    assert len(set(groups[groups >= 0])) == 4  # three classes, and the row that was called none of these
+
+
+def test_triplets_with_pictures_and_text(page, tmp_path):
+    from matplotlib.image import imsave
+
+    for row in range(len(X)):
+        imsave(tmp_path / f"{row}.png", np.full((8, 8, 3), Y[row] / 2))
+    columns = {"picture": [f"{row}.png" for row in range(len(X))], "note": [f"the class {y} of it" for y in Y]}
+    cards = mf.ask.Cards(columns, text="note", image="picture", image_root=tmp_path)
+    session = mf.ask.Session(X, rule="triplets")
+    with serving(session, cards) as server:
+        opened(page, server)
+        assert [answer(page, server, session) for _ in range(12)] == ["triplet"] * 12
+        page.wait_for_function("() => [...document.images].every(one => one.naturalWidth === 8)")
+        assert page.locator(".card").count() == 3
+        page.click(".zoom >> nth=0")
+        assert page.get_attribute(".zoom >> nth=0", "aria-pressed") == "true"
+        marked = page.eval_on_selector_all("mark", "all => all.map(one => one.textContent.trim())")
+        assert set(marked) <= {"0", "1", "2"}  # only the word that differs
+    assert len(session.hints()) == len(X)
+
+
+def test_two_people_who_disagree_see_how_often(page, tmp_path):
+    eva = mf.ask.Session(X, tmp_path / "a.jsonl", by="eva", seed=1)
+    drive(eva, 30)
+    tom = mf.ask.Session(X, tmp_path / "a.jsonl", by="tom", seed=1)
+    for entry in eva._answers[:8]:  # tom contradicts the first four, and agrees with the others
+        rows = tuple(int(row) for row in entry.rows)
+        flipped = {"alike": "unlike", "unlike": "alike"}[entry.answer] if entry.n <= 4 else entry.answer
+        tom.answer(mf.ask.Question("pair", rows, "overlap"), flipped)
+    with serving(tom) as server:
+        opened(page, server)
+        facts = page.inner_text("#facts")
+        known = tom.progress()
+        assert known.contradictions == len(tom.contradictions()) == 4
+        assert f"agreement (κ)\n{known.agreement:.2f}" in facts
+        # half of 4 disagreements each, and 20 answers with the assumed share of 10 %
+        assert known.errors == pytest.approx({"eva": 4 / 28, "tom": 4 / 28})
+        assert "about 14 % wrong" in facts
+        assert " – ".join(tom.contradictions()[0]) in facts
 
 
 def test_every_control_has_a_name_and_can_be_reached(page):

@@ -6,7 +6,9 @@ import time
 
 import numpy as np
 import pytest
-from metricforge_ask.session import wilson
+from metricforge_ask import scores
+from metricforge_ask.groups import Nearness, Placement, View
+from metricforge_ask.scores import wilson
 from metricforge_ask.triplets import learn_factor
 from metricforge_cases.asking import X, Y, drive, reply
 from scipy import sparse
@@ -158,10 +160,11 @@ def test_other_rows(rows):
     assert session.hints().size > 0
 
 
-def test_a_question_at_20000_rows_is_quick():
+@pytest.mark.parametrize("n", [20_000, 200_000])
+def test_a_question_about_many_rows_is_quick(n):
     rng = np.random.default_rng(0)
-    y = rng.integers(6, size=20_000)
-    A = rng.normal(size=(20_000, 64)) + 3 * np.eye(6, 64)[y]
+    y = rng.integers(6, size=n)
+    A = rng.normal(size=(n, 64)) + 3 * np.eye(6, 64)[y]
     session = drive(mf.ask.Session(A), 60, y)
     started = time.process_time()
     drive(session, 10, y)
@@ -192,3 +195,26 @@ def test_wilson_intervals_against_scipy():
     for right, total in ((0, 5), (3, 7), (40, 40)):
         found = binomtest(right, total).proportion_ci(method="wilson")
         assert wilson(right, total) == pytest.approx((found.low, found.high), abs=2e-4)
+
+
+def test_uncertain_rows_are_asked_about_when_wanted():
+    session = mf.ask.Session(X, select="uncertain", held_out=0)
+    drive(session, 40)
+    groups = session.groups()
+    assert all(len(set(Y[groups == g])) == 1 for g in set(groups[groups >= 0]))
+    view = View(np.arange(5), np.array([[0.0], [0.1], [10.0], [10.1], [5.0]]))
+    state = Placement(group={0: 0, 1: 0, 2: 1, 3: 1}, members=[[0, 1], [2, 3]])
+    near = Nearness.of(View(np.arange(6), np.append(view.E, [[0.2]], axis=0)), state)
+    assert near.most_uncertain(np.array([4, 5])) == 4  # in the middle between the groups
+
+
+def test_stopping_is_not_advised_while_the_metric_moves(monkeypatch):
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(400, 3))
+    y = np.arange(400) % 3
+    rows[:, 0] += 6 * y
+    session = mf.ask.Session(rows, held_out=0)
+    drive(session, 180, y)
+    assert "hardly moves" in session.progress().enough
+    monkeypatch.setattr(scores, "MOVED", 0.0)
+    assert session.progress().enough == ""

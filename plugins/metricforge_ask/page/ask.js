@@ -7,7 +7,10 @@ if (location.hash) {
   history.replaceState(null, "", location.pathname);
 }
 const byId = (id) => document.getElementById(id);
+const FAR = 1; // standard deviations from which a difference is marked
+const IN_LINEUP = 8; // columns of a card in a line-up before the others are folded
 let current = null, busy = false, showEqual = false;
+const replied = []; // when answers were given, for their rate
 
 function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
@@ -70,7 +73,7 @@ function choices(question) {
     ];
   }
   const places = question.cards.length - 1;
-  const label = (place) => (question.kind === "triplet" ? (place === 1 ? "The left one" : "The right one") : `Like ${place}`);
+  const label = (place) => `${question.kind === "triplet" ? "More like" : "Like"} ${place}`;
   const answer = (place) => (question.kind === "triplet" ? (place === 1 ? "first" : "second") : place);
   const found = [];
   for (let place = 1; place <= places; place++) {
@@ -94,16 +97,19 @@ function card(content, place, kind) {
         dot.style.left = `${100 * field.place}%`;
         value.append(make("div", { class: "place", "aria-hidden": "true" }, dot));
       }
-      table.append(make("tr", field.difference > 0 ? { class: "differs" } : {}, make("th", { scope: "row" }, field.name), value));
+      // the first row of several differs from each of the others elsewhere: the marks are on their cards
+      const far = !head && (field.difference >= FAR || (field.place === null && field.difference > 0));
+      table.append(make("tr", far ? { class: "far" } : {}, make("th", { scope: "row" }, field.name), value));
     }
     return table;
   };
-  const differing = content.fields.filter((field) => field.difference > 0);
-  const equal = content.fields.filter((field) => !(field.difference > 0));
-  if (differing.length) box.append(rows(differing));
-  if (equal.length) {
-    const folded = make("details", {}, make("summary", {}, `${equal.length} equal`), rows(equal));
-    folded.open = showEqual || !differing.length;
+  // with several rows to compare with, the same columns are folded on every card, so that cells stay side by side
+  const first = kind === "pair" ? content.fields.filter((field) => field.difference > 0) : content.fields.slice(0, IN_LINEUP);
+  const rest = content.fields.filter((field) => !first.includes(field));
+  if (first.length) box.append(rows(first));
+  if (rest.length) {
+    const folded = make("details", {}, make("summary", {}, kind === "pair" ? `${rest.length} equal` : `${rest.length} more`), rows(rest));
+    folded.open = showEqual || !first.length;
     box.append(folded);
   }
   if (content.more) box.append(make("p", {}, `and ${content.more} more columns`));
@@ -117,12 +123,18 @@ function card(content, place, kind) {
 
 function picture(row, name) {
   const image = make("img", { alt: `picture of ${name}` });
-  image.addEventListener("click", () => image.classList.toggle("large"));
+  const frame = make("button", { type: "button", class: "zoom", "aria-pressed": "false", title: "full size, and back", onclick: () => {
+    frame.setAttribute("aria-pressed", String(frame.classList.toggle("large")));
+  } }, image);
+  load(row, image);
+  return frame;
+}
+
+function load(row, image) {
   fetch(`/api/image/${row}`, { headers: { Authorization: `Bearer ${token}` } })
     .then((response) => (response.ok ? response.blob() : Promise.reject()))
     .then((blob) => { image.src = URL.createObjectURL(blob); image.onload = () => URL.revokeObjectURL(image.src); })
-    .catch(() => image.replaceWith(make("p", {}, "no picture")));
-  return image;
+    .catch(() => image.replaceWith(make("span", {}, "no picture")));
 }
 
 function show(state) {
@@ -155,14 +167,24 @@ function progress(state) {
   const known = state.progress, facts = byId("facts");
   const percent = (share) => `${Math.round(100 * share)} %`;
   const rows = [["answers", state.budget ? `${known.answers} of ${state.budget}` : known.answers]];
+  if (replied.length > 4) {
+    const minutes = (replied[replied.length - 1] - replied[0]) / 60000;
+    rows.push(["answers a minute", ((replied.length - 1) / Math.max(minutes, 1e-3)).toFixed(0)]);
+  }
   if (known.groups.length) rows.push(["rows placed", known.placed], ["groups", known.groups.length]);
   if (known.foretold !== null) {
     rows.push(["held-out answers predicted", `${percent(known.foretold)} (${percent(known.interval[0])} to ${percent(known.interval[1])})`]);
   }
-  if (known.contradictions) rows.push(["contradictions", known.contradictions]);
+  if (known.contradictions) {
+    const named = state.contradictions.map((pair) => pair.join(" – ")).join(", ");
+    rows.push(["contradictions", `${known.contradictions}: ${named}${known.contradictions > state.contradictions.length ? ", …" : ""}`]);
+  }
   if (known.agreement !== null) rows.push(["agreement (κ)", known.agreement.toFixed(2)]);
   if (Object.keys(known.people).length > 1) {
-    for (const [name, count] of Object.entries(known.people)) rows.push([`by ${name || "nobody named"}`, count]);
+    for (const [name, count] of Object.entries(known.people)) {
+      const wrong = name in known.errors ? `, about ${percent(known.errors[name])} wrong` : "";
+      rows.push([`by ${name || "nobody named"}`, `${count}${wrong}`]);
+    }
   }
   facts.replaceChildren(...rows.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, String(value))]));
   const bar = byId("bar");
@@ -173,15 +195,33 @@ function progress(state) {
     bar.firstElementChild.style.width = `${Math.min(100, (100 * known.answers) / state.budget)}%`;
   }
   curve(state.curve);
+  groups(state);
   byId("advice").textContent = known.enough ? `You may stop: ${known.enough}.` : "";
   byId("notes").textContent = state.notes.join(" ");
   byId("command").textContent = state.command;
 }
 
+function groups(state) {
+  const known = state.progress, box = byId("groups");
+  box.hidden = !known.groups.length;
+  byId("download-groups").hidden = box.hidden;
+  if (box.contains(document.activeElement)) return; // somebody is typing a name
+  box.querySelector("ul").replaceChildren(...known.groups.map((size, place) => {
+    const input = make("input", { value: known.names[place], placeholder: `group ${place + 1}`, maxlength: 80, "aria-label": `name of group ${place + 1}` });
+    input.addEventListener("change", () => act(async () => {
+      await call("/api/name", { row: known.exemplars[place], name: input.value });
+      say(`Group ${place + 1} is named.`);
+    }));
+    const image = state.pictures ? make("img", { alt: "" }) : "";
+    if (image) load(known.exemplars[place], image);
+    return make("li", {}, image || make("span", {}, String(place + 1)), input, make("span", {}, `${size} rows`));
+  }));
+}
+
 function curve(points) {
   const svg = byId("curve");
-  svg.hidden = points.length < 2;
-  if (svg.hidden) return;
+  svg.toggleAttribute("hidden", points.length < 2);
+  if (points.length < 2) return;
   const draw = (tag, attributes, text) => {
     const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
     for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
@@ -200,8 +240,11 @@ function curve(points) {
 
 const reply = (answer) => act(async () => {
   if (!current) return;
-  show(await call("/api/answer", { id: current.id, answer }));
-  say("");
+  const state = await call("/api/answer", { id: current.id, answer });
+  replied.push(Date.now());
+  if (replied.length > 20) replied.shift();
+  show(state);
+  say(state.changed || "");
 });
 
 const takeBack = () => act(async () => {
@@ -216,8 +259,8 @@ function finish() {
   byId("command").focus();
 }
 
-async function download() {
-  const found = await call("/api/hints");
+async function download(what) {
+  const found = await call(`/api/export/${what}`);
   const link = make("a", { href: URL.createObjectURL(new Blob([found.text], { type: "text/csv" })), download: found.name });
   document.body.append(link);
   link.click();
@@ -225,10 +268,11 @@ async function download() {
 }
 
 byId("finish").addEventListener("click", finish);
-byId("download").addEventListener("click", () => act(download));
+byId("download").addEventListener("click", () => act(() => download("hints")));
+byId("download-groups").addEventListener("click", () => act(() => download("groups")));
 byId("help-button").addEventListener("click", () => byId("help").showModal());
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || byId("help").open) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || byId("help").open || event.target instanceof HTMLInputElement) return;
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
   if (key === " " && event.target instanceof HTMLElement && event.target.closest("button, summary")) return;
   if (key === "?") byId("help").showModal();
