@@ -132,12 +132,24 @@ def _evaluate(parser: ArgumentParser) -> None:
 
 def _classify(parser: ArgumentParser) -> None:
     _saved(parser)
-    parser.add_argument("-k", type=int, default=5, help="training rows that vote (default: 5)")
+    parser.add_argument(
+        "--rule",
+        choices=["neighbors", "kernel"],
+        default="neighbors",
+        help="who votes: the nearest training rows, or all within the radius (default: neighbors)",
+    )
+    parser.add_argument("-k", type=int, default=5, help="training rows that vote by the rule neighbors (default: 5)")
     parser.add_argument(
         "--radius",
         metavar="NUMBER",
         help="rows further than this from every training row are none of these; none for no radius (default: the "
         "learned one, where the method learns one)",
+    )
+    parser.add_argument(
+        "--window",
+        metavar="NAME",
+        help="how votes of the rule kernel fall with the distance: naive, gaussian, epanechnikov or cauchy (default: "
+        "the one that the radius was learned for)",
     )
     parser.add_argument("--among", metavar="FILE", help="rows that vote (default: the training rows the metric keeps)")
     parser.add_argument("--label", metavar="COLUMN", help="the column of classes in the file of --among")

@@ -13,7 +13,14 @@ from ..errors import InputError
 from ..files import check_output
 from ..metric import load
 from ..rows import cluster as _cluster
-from ..tasks import calibrate, candidates, clusters_by_silhouette, constrained_kmeans
+from ..tasks import (
+    Classified,
+    calibrate,
+    candidates,
+    classify_by_kernel,
+    clusters_by_silhouette,
+    constrained_kmeans,
+)
 from ..tasks import classify as _classify
 from .apply import loaded, output, read_for, row_names
 from .evaluate import read_hinted
@@ -41,13 +48,30 @@ def classify(args: Namespace) -> None:
                     f"{args.metric!r} keeps no labels: learn it with --label, or give --among FILE --label COLUMN"
                 )
             y = origin.labels_of(np.arange(len(origin.codes)))
-        found = _classify(metric, y, table.rows, k=args.k, radius=_radius(metric, args))
+        found = _classified(metric, y, table.rows, args)
         numbers = np.column_stack([table.row_numbers, found.nearest, found.probabilities])
         names = ["row", "nearest", *(f"p({value})" for value in found.classes.tolist())]
         labels = np.array([NONE if value is None else value for value in found.labels.tolist()], dtype=object)
         texts = {name: values for name, values in row_names(table, args).items() if name != "row"} | {"class": labels}
         as_json = {"classes": found.classes, "class": labels, "probabilities": found.probabilities, **texts}
         output(args, names, numbers, as_json, texts)
+
+
+def _classified(metric: Any, y: Any, X: Any, args: Namespace) -> Classified:
+    """Return the classes of rows by the rule that was typed."""
+    radius = _radius(metric, args)
+    if args.rule == "neighbors":
+        if args.window is not None:
+            raise InputError("--window belongs to --rule kernel; the nearest rows have one vote each")
+        if radius == 0 and args.radius in (None, "learned"):
+            radius = None  # a radius of 0 was learned if the nearest row decides best, however far it is
+        return _classify(metric, y, X, k=args.k, radius=radius)
+    if radius is None:
+        raise InputError(
+            f"--rule kernel needs a radius, and method {metric.report.method!r} learned none: give --radius NUMBER, or "
+            "learn with a method that learns one"
+        )
+    return classify_by_kernel(metric, y, X, radius=radius, window=args.window or "learned")
 
 
 def _radius(metric: Any, args: Namespace) -> float | None:

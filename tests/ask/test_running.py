@@ -81,7 +81,7 @@ def test_names_of_groups_are_kept_and_exported_for_learn(table, capsys):
     [
         (["-"], "save standard input first"),
         (["werte.csv", "--encoding", "latin-1", "--show", "Farb"], "Farbe"),
-        (["werte.csv", "--encoding", "latin-1", "--missing", "error"], "missing"),
+        (["werte.csv", "--encoding", "latin-1", "--missing", "error"], "is empty; fill it in"),
         (["werte.csv", "--encoding", "latin-1", "--missing", "never"], "--missing"),
     ],
 )

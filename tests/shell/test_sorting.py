@@ -54,6 +54,49 @@ def test_the_learned_radius_says_none_of_these(here, capsys):
     assert "none of these" not in json.loads(capsys.readouterr().out)["class"]
 
 
+def test_classify_by_the_kernel_rule(here, capsys):
+    learned = run("learn", "toy.csv", "--label", "class", "--drop", "group", "--method", "kcr", "-o", "k.metric")
+    assert learned == 0
+    X, metric = np.load("toy.npy"), mf.load("k.metric")
+    y = metric.origin.labels_of(np.arange(100))
+    Z = metric.transform(X)
+    D = np.sqrt(((Z[:, None] - Z[None]) ** 2).sum(axis=2))
+    radius = 0.5 * np.median(D)
+    weights = np.exp(-((D / radius) ** 2))
+    votes = np.column_stack([weights[:, y == c].sum(axis=1) for c in ("blue", "red")])
+    capsys.readouterr()
+    words = ["classify", "k.metric", "toy.csv", "--rule", "kernel", "--json"]
+    assert run(*words, "--radius", str(radius), "--window", "gaussian") == 0
+    told = json.loads(capsys.readouterr().out)
+    np.testing.assert_allclose(told["probabilities"], votes / votes.sum(axis=1, keepdims=True), atol=1e-6)
+    np.save("far.npy", X[:5] + 1e3)
+    assert run("classify", "k.metric", "far.npy", "--rule", "kernel", "--radius", str(radius), "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    beyond = metric.neighbors(X[:5] + 1e3, 1)[1][:, 0] > radius
+    assert [c == "none of these" for c in told["class"]] == beyond.tolist()
+    assert run(*words) == 0  # with the radius that was learned
+    told = json.loads(capsys.readouterr().out)["class"]
+    expected = mf.tasks.KernelRule(metric).fit(X, y).predict(X)
+    assert told == expected.tolist()
+    learn("--kernel", "linear", "-o", "toy.metric")
+    for wrong, message in (
+        (["k.metric", "toy.csv", "--window", "gaussian"], "--window belongs to --rule kernel"),
+        (["toy.metric", "toy.csv", "--rule", "kernel"], "learned none: give --radius NUMBER"),
+    ):
+        assert run("classify", *wrong) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_a_radius_of_zero_that_was_learned_leaves_nothing_out(here, capsys):
+    run("learn", "toy.csv", "--label", "class", "--drop", "group", "--method", "kcr", "-o", "k.metric")
+    mf.load("k.metric").with_facts(radius=0.0).save("zero.metric")
+    np.save("near.npy", np.load("toy.npy")[:20] + 0.01)
+    for rule in ("neighbors", "kernel"):
+        capsys.readouterr()
+        assert run("classify", "zero.metric", "near.npy", "--rule", rule, "--json") == 0
+        assert "none of these" not in json.loads(capsys.readouterr().out)["class"]
+
+
 def test_other_rows_may_vote(here, capsys):
     learn("--kernel", "linear", "-o", "toy.metric")
     capsys.readouterr()
