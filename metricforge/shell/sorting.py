@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..constraints import Pairs
 from ..errors import InputError
+from ..estimators.rule import KernelRule
 from ..files import check_output
 from ..metric import load
 from ..rows import cluster as _cluster
@@ -17,11 +18,11 @@ from ..tasks import (
     Classified,
     calibrate,
     candidates,
-    classify_by_kernel,
     clusters_by_silhouette,
     constrained_kmeans,
 )
 from ..tasks import classify as _classify
+from ..tasks.classification import voters
 from .apply import loaded, output, read_for, row_names
 from .evaluate import read_hinted
 from .output import write_line
@@ -71,7 +72,23 @@ def _classified(metric: Any, y: Any, X: Any, args: Namespace) -> Classified:
             f"--rule kernel needs a radius, and method {metric.report.method!r} learned none: give --radius NUMBER, or "
             "learn with a method that learns one"
         )
-    return classify_by_kernel(metric, y, X, radius=radius, window=args.window or "learned")
+    return _by_kernel(metric, y, X, radius, args.window or "learned")
+
+
+def _by_kernel(metric: Any, y: Any, X: Any, radius: float, window: str) -> Classified:
+    """Return the classes of rows by the kernel rule; beyond the radius of all training rows they are none of these.
+
+    With the radius 0 the nearest row decides, however far it is.
+    """
+    metric, voting, classes = voters(metric, y)
+    rule = KernelRule(metric, radius, window).fit(metric.rows, voting)
+    nearest = metric.neighbors(X, 1)[1][:, 0]
+    probabilities = np.zeros((len(nearest), len(classes)))
+    probabilities[:, rule.classes_] = rule.predict_proba(X)
+    codes = probabilities.argmax(axis=1)
+    beyond = nearest > (radius or np.inf)
+    codes[beyond], probabilities[beyond] = -1, 0.0
+    return Classified(classes, codes, probabilities, nearest)
 
 
 def _radius(metric: Any, args: Namespace) -> float | None:

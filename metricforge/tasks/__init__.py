@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .classification import Classified, classify, classify_by_kernel
+from .classification import Classified, classify
 from .clustering import KMeansResult, constrained_kmeans
 from .counting import clusters_by_silhouette
 from .matching import Calibration, calibrate, candidates
@@ -34,7 +34,6 @@ __all__ = [
     "calibrate",
     "candidates",
     "classify",
-    "classify_by_kernel",
     "clusters_by_silhouette",
     "constrained_kmeans",
     "hard_negatives",

@@ -1,4 +1,4 @@
-"""Classify rows by the training rows near them in a learned metric: the nearest, or all within a radius."""
+"""Classify rows by the training rows nearest to them in a learned metric."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def classify(
     """
     if radius is not None and not radius >= 0:
         raise InputError(f"radius must be a number of at least 0, got {radius!r}")
-    metric, voting, classes = _voters(metric, y)
+    metric, voting, classes = voters(metric, y)
     k = min(whole_number(k, "k"), len(voting))
     indices, distances = metric.neighbors(X, k, method=method)
     near = voting[indices]  # (n, k), nearest first
@@ -92,49 +92,17 @@ def classify(
     return Classified(classes, codes, probabilities, distances[:, 0])
 
 
-def classify_by_kernel(
-    metric: Metric, y: Any, X: Any, *, radius: float | None = None, window: str = "learned"
-) -> Classified:
-    """Classify rows by the kernel rule: training rows vote with a weight that falls with the distance over the radius.
-
-    Parameters
-    ----------
-    metric, y, X
-        As for `classify`.
-    radius : float, optional
-        Default: the one that was learned with the metric.  A row whose nearest labelled training row is further away is
-        none of these.  With the radius 0 the nearest row decides, however far it is.
-    window : str
-        A window of `KernelRule`; "learned": the one that the radius was learned for.
-
-    Notes
-    -----
-    O(n q d) time for n training rows and q rows to classify, in blocks.
-    """
-    from ..estimators.rule import KernelRule
-
-    metric, voting, classes = _voters(metric, y)
-    rule = KernelRule(metric, "learned" if radius is None else radius, window).fit(metric.rows, voting)
-    probabilities = np.zeros((count(X), len(classes)))
-    probabilities[:, rule.classes_] = rule.predict_proba(X)
-    codes = probabilities.argmax(axis=1)
-    nearest = metric.neighbors(X, 1)[1][:, 0]
-    beyond = nearest > (rule.radius_ or np.inf)
-    codes[beyond], probabilities[beyond] = -1, 0.0
-    return Classified(classes, codes, probabilities, nearest)
-
-
-def _voters(metric: Metric, y: Any) -> tuple[Metric, Array, Array]:
+def voters(metric: Metric, y: Any) -> tuple[Metric, Array, Array]:
     """Return a metric whose training rows all have a label, the number of the class of each, and the classes."""
     if metric.rows is None:
         raise InputError("metric keeps no training rows to vote; learn it with rows in memory")
     labels = Labels.of(y)
     labels.check(count(metric.rows), "y")
-    voters = np.flatnonzero(labels.codes >= 0)
-    if not len(voters):
+    labelled = np.flatnonzero(labels.codes >= 0)
+    if not len(labelled):
         raise InputError("y has no label, so no row can vote; give at least one")
-    if len(voters) < labels.n:
+    if len(labelled) < labels.n:
         from dataclasses import replace
 
-        metric = replace(metric, rows=metric.rows[voters], stored_map=None, origin=None)
-    return metric, labels.codes[voters], np.asarray(labels.classes)
+        metric = replace(metric, rows=metric.rows[labelled], stored_map=None, origin=None)
+    return metric, labels.codes[labelled], np.asarray(labels.classes)
