@@ -32,7 +32,7 @@ from .plans import (
 )
 from .problem import Method, Solver
 from .rows import cluster
-from .selection import MOST_ROWS, Candidate, Choice, choose, read_candidate, start_candidate
+from .selection import MOST_ROWS, Candidate, Choice, choose, read_candidate, start_candidate, suited_candidate
 
 __all__ = [
     "Method",
@@ -168,10 +168,13 @@ def plan_of(
     situation = _situation(X, as_constraint(constraints), None if kernel is None else find_kernel(kernel))
     if options and solver is None:
         name, notes = knowing(options, situation)
+        plan = resolve(name, kernel, solver, options)
     else:
         found, notes = first_suited(situation)
-        name = found[0].name
-    plan = resolve(name, kernel, solver, options)
+        if solver is None:
+            plan = suited_candidate(found[0], kernel, "auto").plan
+        else:
+            plan = resolve(found[0].name, kernel, solver, options)
     return replace(plan, notes=(*notes, *plan.notes))
 
 
@@ -198,7 +201,7 @@ class _Automatic:
         ranked, notes = first_suited(situation)
         failed: list[tuple[str, Exception]] = []
         for entry in (one for one in ranked if one.steps == ranked[0].steps):
-            candidate = Candidate(entry.name, resolve(entry.name, self.kernel))
+            candidate = suited_candidate(entry, self.kernel, self.rank)
             try:
                 choice = self._checked(candidate, entry, situation)
                 return self._fit(choice, (*notes, *(f"{name} could not learn: {error}" for name, error in failed)))

@@ -268,6 +268,9 @@ class Use:
     check_from : float
         The number of relations per row from which a check on held-out relations is fair.  With fewer, the part of the
         relations that a fold learns from is too small to say what all of them give.
+    setting : dict
+        Keyword arguments of ``mf.learn`` that "auto" passes here, where others than the method's defaults are better
+        within these limits.  A kernel or a rank of the call takes the place of that of the setting.
     """
 
     constraint: type[Constraint]
@@ -278,6 +281,7 @@ class Use:
     dask: bool = True
     when: Callable[[Any], bool] | None = None
     check_from: float = 0.0
+    setting: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)

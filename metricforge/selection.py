@@ -21,7 +21,7 @@ from .constraints import Constraint, Distances
 from .errors import ConvergenceWarning, InputError, SolverError
 from .fitting import solve
 from .kernels import Kernel, Linear
-from .plans import Plan, baseline, method_names, resolve
+from .plans import Plan, Suited, baseline, method_names, resolve
 from .problem import Certificate
 from .space import explicit_map, explicit_width
 
@@ -138,6 +138,13 @@ def _shown(value: Any) -> str:
         return str(value)
     inside = ", ".join(_shown(part) for _, part in value._kernel_fields())
     return type(value).__name__.lower() + (f"({inside})" if inside else "")
+
+
+def suited_candidate(entry: Suited, kernel: Any, rank: str | int) -> Candidate:
+    """Return the candidate that a method declares for this use; kernel and rank of the call come before its own."""
+    given = {"kernel": kernel is not None, "rank": rank != "auto"}
+    setting = {name: value for name, value in entry.use.setting.items() if not given.get(name, False)}
+    return read_candidate({"method": entry.name, **setting}, kernel)
 
 
 def start_candidate(kernel: Kernel | None) -> Candidate | None:

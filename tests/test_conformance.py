@@ -43,6 +43,11 @@ def in_chunklets():
     return mf.learn(X, mf.Chunklets.from_labels(y), method="krca", kernel=RBF(0.1), rank="exact").kernel
 
 
+def weighted():
+    X, y = example_rows("vectors")
+    return mf.learn(X, mf.Chunklets(y), method="krca", kernel=RBF(0.1), weights="total", rank=9).kernel
+
+
 # Kernels that cannot be built without arguments.
 MADE = {
     "weak": lambda: Weak(RBF("median"), feature=1),
@@ -53,6 +58,7 @@ MADE = {
     "factored": lambda: LearnedKernel.of_factor(represent(RBF(0.1), example_rows("vectors")[0], 9).map, np.eye(9)[:4]),
     "simplenpkl-nystrom": extended,
     "krca-exact": in_chunklets,
+    "krca-weighted": weighted,
     "unprojected": lambda: registry.get("kernel", "unprojected")(learned()),
     "projected": lambda: registry.get("kernel", "projected")(RBF("median"), direction=(1.0, 0.0, -2.0, 0.5)),
 }

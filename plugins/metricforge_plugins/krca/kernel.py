@@ -202,17 +202,21 @@ class ScatterKernel(LearnedKernel):
     @classmethod
     def of(cls, map: FeatureMap, scatter: Array, n: int, epsilon: float) -> ScatterKernel:
         """Return the kernel of a scatter; one eigendecomposition, O(m³)."""
-        R = _inverse_root(scatter / n, epsilon)
+        R = inverse_root(scatter / n, epsilon)
         a = 1 / epsilon if epsilon else 0.0
         W = R @ R.T - a * np.eye(len(R))
         made = cls(map, (W + W.T) / 2, a, scatter=scatter, n=n, epsilon=epsilon)
         made.__dict__["root"] = R
         return made
 
+    def grown(self, scatter: Array, n: int, epsilon: float) -> ScatterKernel:
+        """Return the kernel of another scatter."""
+        return self.of(self.map, scatter, n, epsilon)
+
     @cached_property
     def root(self) -> Array:
         """R with RR' = (εI + C)⁻¹, computed from C: in aI + W, directions of large variance have lost their digits."""
-        return _inverse_root(self.scatter / self.n, self.epsilon)
+        return inverse_root(self.scatter / self.n, self.epsilon)
 
     def block(self, X: Any, Y: Any) -> Array:
         """Return (Φ_X R)(Φ_Y R)' + a (K − Φ_X Φ_Y')."""
@@ -240,7 +244,7 @@ class ScatterKernel(LearnedKernel):
         return H if self.map.exact else H + self.a * (self.base.bilinear(d) - F @ F.T)
 
 
-def _inverse_root(C: Array, epsilon: float) -> Array:
+def inverse_root(C: Array, epsilon: float) -> Array:
     """Return V (εI + Λ)^(−1/2) for C = VΛV', or raise InputError when εI + C is singular in double precision."""
     if not np.isfinite(C).all():
         raise InputError("X: values of the kernel overflow on these rows; rescale X, for instance with StandardScaler")
