@@ -11,12 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import number, whole_number
-from ..errors import ConvergenceWarning
+from ..errors import ConvergenceWarning, InputError
+from ..rows import gathered, is_dask
 from .backends import choose, dense, name_of, resolve
-from .checking import checked_matrix, checked_start, tol_floor
+from .checking import TOL_FLOOR, checked_matrix, checked_start, tol_floor
+from .columns import columns_of
 from .completeness import complete
 from .components import Piece, joined, small_components
-from .contract import Eigenpairs, Eigensolver, Floats, Solved, Status, Stop
+from .contract import Eigenpairs, Eigensolver, Solved, Status, Stop
+from .lanczos import lanczos_pairs
 from .products import Products, is_sparse
 
 if TYPE_CHECKING:
@@ -43,7 +46,7 @@ def top(
 
     Parameters
     ----------
-    A : ndarray, SciPy sparse matrix or array, or LinearOperator; shape (n, n)
+    A : ndarray, SciPy sparse matrix or array, LinearOperator, or dask array of CSR row blocks; shape (n, n)
         Real and symmetric.  Matrices are checked entry by entry for NaN, infinity and asymmetry; an operator is
         checked on the products it returns.  An exception raised by an operator is passed on unchanged.
     k : int
@@ -69,8 +72,9 @@ def top(
     Returns
     -------
     Eigenpairs
-        Unpacks as ``w, V``.  If a limit stopped the solve, the best pairs so far, with ``status`` set and a
-        ConvergenceWarning.  The status "iteration_limit" also covers a solver that gave up before ``tol``.
+        Unpacks as ``w, V``.  For a dask array A, V is a dask array with the row chunks of A.  If a limit stopped the
+        solve, the best pairs so far, with ``status`` set and a ConvergenceWarning.  The status "iteration_limit" also
+        covers a solver that gave up before ``tol``.
 
     Raises
     ------
@@ -87,9 +91,17 @@ def top(
     its small connected components if it has any: these are solved densely, so that isolated rows neither cost
     iterations nor repeat eigenvalues.
 
+    For a dask array A the iteration runs on the workers: only matrices of as many rows and columns as the basis has
+    vectors are in this process, and the answer is that in memory, to rounding.  Its few row blocks should each have as
+    many rows as a worker has memory for, because every step of the iteration is a round of a few tasks per block.  The
+    solver is then "lanczos", or "dense" in this process for few rows.  A dask array is checked for NaN, infinity and
+    asymmetry as an operator is.
+
     The search stops when its largest Ritz value plus residual is below the smallest returned value (plus tol).  It is
     cheap when the spectrum has a gap after k, and costs about as much as one more pair when it has none.
     """
+    if is_dask(A):
+        return _top_on_dask(A, k, solver, tol, v0, seed, max_iter, max_seconds)
     seconds = math.inf if max_seconds is None else number(max_seconds, "max_seconds", least=0)
     deadline = time.monotonic() + seconds
     matrix = checked_matrix(A)
@@ -117,22 +129,69 @@ def top(
         solved = joined(pieces, large, rest, n, k)
 
     name = "dense" if backend is None else name_of(backend, solver)
-    status: Status = "converged" if solved.complete else products.reached or "iteration_limit"
+    return _concluded(solved, columns_of(solved.V).signed(solved.V), name, products)
+
+
+def _concluded(solved: Solved, V: Any, name: str, products: Products | None) -> Eigenpairs:
+    """Return the eigenpairs with the record of the solve, and warn if a limit stopped it."""
+    reached = None if products is None else products.reached
+    count = 0 if products is None else products.n_products
+    status: Status = "converged" if solved.complete else reached or "iteration_limit"
     if status != "converged":
         warnings.warn(
-            f"the {name} eigensolver stopped early ({status}) after {products.n_products} products; the largest "
+            f"the {name} eigensolver stopped early ({status}) after {count} products; the largest "
             f"residual is {solved.residuals.max():.1e} and larger eigenvalues may be missing: raise max_iter or "
             "max_seconds, or accept a larger tol",
             ConvergenceWarning,
-            stacklevel=2,
+            stacklevel=4,
         )
-    return Eigenpairs(
-        (solved.w, _signed(solved.V)),
-        status=status,
-        solver=name,
-        residuals=solved.residuals,
-        n_products=products.n_products,
-    )
+    return Eigenpairs((solved.w, V), status=status, solver=name, residuals=solved.residuals, n_products=count)
+
+
+def _top_on_dask(
+    A: Any,
+    k: int,
+    solver: str | Eigensolver,
+    tol: float,
+    v0: Any,
+    seed: int | np.random.Generator | None,
+    max_iter: int | None,
+    max_seconds: float | None,
+) -> Eigenpairs:
+    """Solve for a dask array of row blocks: on the workers, or in this process where n is small."""
+    from .on_dask import Chunked
+
+    seconds = math.inf if max_seconds is None else number(max_seconds, "max_seconds", least=0)
+    deadline = time.monotonic() + seconds
+    blocks = Chunked(A)
+    n = blocks.columns.n
+    k = whole_number(k, "k", most=n, most_is="the number of rows of A")
+    limit = 1000 * (k + 20) if max_iter is None else whole_number(max_iter, "max_iter")
+    tol = max(number(tol, "tol", least=0), TOL_FLOOR)
+    requested = resolve(solver)
+    if not (requested in ("auto", None) or requested is lanczos_pairs):
+        shown = repr(solver) if isinstance(solver, str) else name_of(solver, solver)
+        raise InputError(
+            f"solver={shown} needs A in this process, and A is a dask array; pass 'lanczos', 'auto', or A in memory"
+        )
+    if requested is None or choose(requested, n, k, tol, v0 is not None) is None:
+        start = None if v0 is None else gathered(v0)
+        left = None if max_seconds is None else max(0.0, deadline - time.monotonic())
+        found = top(
+            blocks.in_memory(), k, solver="dense", tol=tol, v0=start, seed=seed, max_iter=max_iter, max_seconds=left
+        )
+        return Eigenpairs((found[0], blocks.vectors(found[1])), **found.__dict__)
+    pieces, masks = blocks.split(k)
+    matrix = blocks.matrix(masks)
+    products, large = None, None
+    if matrix is not None:
+        k_rest = min(k, matrix.shape[0])
+        products = Products(matrix, limit, deadline)
+        start = None if v0 is None else blocks.start(v0, masks, matrix.columns)
+        large = _solve(products, k_rest, lanczos_pairs, tol, start, np.random.default_rng(0 if seed is None else seed))
+    solved = blocks.joined(pieces, large, masks, k)
+    V = blocks.vectors(columns_of(solved.V).signed(solved.V))
+    return _concluded(solved, V, "lanczos", products)
 
 
 def _solve(
@@ -140,7 +199,7 @@ def _solve(
     k: int,
     backend: Eigensolver | None,
     tol: float,
-    start: Floats | None,
+    start: Any,
     rng: np.random.Generator,
 ) -> Solved:
     """Run LAPACK or the backend; an exception of the user's operator is raised unchanged."""
@@ -154,14 +213,3 @@ def _solve(
     # outside the handler, so that the exception keeps its own cause and context
     assert products.error is not None
     raise products.error
-
-
-def _signed(V: Floats) -> Floats:
-    """Flip columns, in place, so that the entry of largest magnitude is positive; among near ties the first."""
-    signs = np.ones(V.shape[1])
-    for j, v in enumerate(V.T):
-        size = np.abs(v)
-        if v[np.argmax(size >= (1 - 1e-6) * size.max())] < 0:
-            signs[j] = -1.0
-    V *= signs
-    return V

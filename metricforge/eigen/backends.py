@@ -188,7 +188,7 @@ def dense(products: Products, k: int, rng: np.random.Generator) -> Solved:
         A = np.empty((n, n))
         for j in range(0, n, COLUMNS):
             if products.stop():
-                random = orthonormal(rng.standard_normal((n, k)))
+                random = orthonormal(products.columns.random(k, rng))
                 return Solved(*rayleigh_ritz(products, random, k), complete=False)
             A[:, j : j + COLUMNS] = products(np.eye(n, min(COLUMNS, n - j), -j))
         check_symmetric(A, 1e-4)

@@ -15,7 +15,7 @@ from .products import is_sparse
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-_TOL_FLOOR = 1e-12
+TOL_FLOOR = 1e-12
 """Below this relative residual rounding decides."""
 _LARGE = 1e100
 """Entries of a start above this are scaled, so that their squares do not overflow."""
@@ -109,7 +109,7 @@ def _not_symmetric(i: int, j: int, there: float, back: float) -> InputError:
 def tol_floor(A: Any) -> float:
     """Return the smallest relative residual that the precision of A allows."""
     dtype = np.dtype(A.dtype)  # float64, unless A is an operator
-    return max(_TOL_FLOOR, 50.0 * float(np.finfo(dtype).eps)) if dtype.kind == "f" else _TOL_FLOOR
+    return max(TOL_FLOOR, 50.0 * float(np.finfo(dtype).eps)) if dtype.kind == "f" else TOL_FLOOR
 
 
 def checked_start(v0: Any, n: int) -> Floats:

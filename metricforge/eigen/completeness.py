@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
+from typing import Any
 
 import numpy as np
 
 from ..errors import SolverError
 from .backends import primme_block
-from .contract import Eigensolver, Floats, Solved, Stop
+from .columns import Block, InMemory
+from .contract import Eigensolver, Solved, Stop
 from .lanczos import SINGLE_TOL, thick_restart
 from .products import COLUMNS, Products, largest_magnitude, orthonormal, rayleigh_ritz
 
@@ -26,31 +28,32 @@ def complete(
     k: int,
     backend: Eigensolver,
     tol: float,
-    start: Floats | None,
+    start: Block | None,
     rng: np.random.Generator,
 ) -> Solved:
     """Solve with the backend, then search the complement of its answer until no larger eigenvalue is left."""
-    n = products.n
+    on = products.columns
     products.unit *= largest_magnitude(products, rng)
     if products.unit == 0.0:
-        return Solved(np.zeros(k), np.eye(n, k), np.zeros(k), True)
+        return Solved(np.zeros(k), on.identity(k), np.zeros(k), True)
 
     V = _run(backend, products, k, tol, start, rng)
-    width, finished = 1, False
+    width, finished = on.search_width, False
     while True:
-        w, V, residuals = rayleigh_ritz(products, _filled(V, k, rng), k)
+        w, V, residuals = rayleigh_ritz(products, _filled(products, V, k, rng), k)
         if products.stop():
             break
         # Only converged eigenvectors are excluded from the search; the others are where it starts.
         good = residuals <= tol
         level, most = (w[-1], k) if good.all() else (-math.inf, k - int(good.sum()))
-        guess = np.hstack([V[:, ~good][:, : COLUMNS - width], rng.standard_normal((n, width))])
-        found, conclusive = search_above(products, V[:, good], guess, level, most, tol)
+        short = np.flatnonzero(~good)[: COLUMNS - width]
+        guess = on.beside(on.select(V, short), on.random(width, rng))
+        found, conclusive = search_above(products, on.select(V, good), guess, level, most, tol)
         if found.shape[1] == 0:
             finished = conclusive
             break
         log.info("%d eigenvectors added to those of %s", found.shape[1], backend)
-        V = orthonormal(np.hstack([V, found]))
+        V = orthonormal(on.beside(V, found))
         width = min(4 * width, COLUMNS)
     return Solved(w * products.unit, V, residuals * products.unit, finished)
 
@@ -60,17 +63,15 @@ def _run(
     products: Products,
     k: int,
     tol: float,
-    start: Floats | None,
+    start: Block | None,
     rng: np.random.Generator,
-) -> Floats:
+) -> Block:
     """Return the columns of the backend, made orthonormal; its starting vectors if it was stopped."""
-    from scipy.sparse.linalg import LinearOperator
-
-    n = products.n
-    v0 = orthonormal(rng.standard_normal((n, primme_block(k))) if start is None else start)
+    n, on = products.n, products.columns
+    v0 = orthonormal(on.random(primme_block(k), rng) if start is None else start)
     if v0.shape[1] == 0:
-        v0 = orthonormal(rng.standard_normal((n, 1)))
-    A = LinearOperator((n, n), matvec=products, matmat=products, dtype=np.float64)
+        v0 = orthonormal(on.random(1, rng))
+    A = _operator(products)
     try:
         # Half of tol, so that rounding in the rotation afterwards does not lift a residual above tol.
         _, V = backend(A, k, tol=tol / 2, v0=v0, stop=products.stop)
@@ -80,22 +81,42 @@ def _run(
         V = v0
     if products.error is not None:
         raise Stop
-    V = np.asarray(V)
-    if V.ndim != 2 or V.shape[0] != n or not np.isfinite(V).all():
-        raise SolverError(f"eigensolver {backend!r} must return (w, V) with V of shape ({n}, j) and finite")
+    if isinstance(v0, np.ndarray):
+        V = np.asarray(V)
+        if V.ndim != 2 or V.shape[0] != n or not np.isfinite(V).all():
+            raise SolverError(f"eigensolver {backend!r} must return (w, V) with V of shape ({n}, j) and finite")
     return orthonormal(V)
 
 
-def _filled(V: Floats, k: int, rng: np.random.Generator) -> Floats:
+def _operator(products: Products) -> Any:
+    """Return the products as an operator ``A @ X``: SciPy's in memory, because backends expect it."""
+    if not isinstance(products.columns, InMemory):
+        return _ChunkedOperator(products)
+    from scipy.sparse.linalg import LinearOperator
+
+    return LinearOperator((products.n, products.n), matvec=products, matmat=products, dtype=np.float64)
+
+
+class _ChunkedOperator:
+    """``A @ X`` for blocks in chunks."""
+
+    def __init__(self, products: Products) -> None:
+        self.shape = (products.n, products.n)
+        self._products = products
+
+    def __matmul__(self, X: Block) -> Block:
+        return self._products(X)
+
+
+def _filled(products: Products, V: Block, k: int, rng: np.random.Generator) -> Block:
     """Return at least k orthonormal columns, adding random ones to V where needed."""
     if V.shape[1] >= k:
         return V
-    return np.hstack([V, orthonormal(rng.standard_normal((len(V), k - V.shape[1])), V)])
+    on = products.columns
+    return on.beside(V, orthonormal(on.random(k - V.shape[1], rng), V))
 
 
-def search_above(
-    products: Products, V: Floats, guess: Floats, level: float, most: int, tol: float
-) -> tuple[Floats, bool]:
+def search_above(products: Products, V: Block, guess: Block, level: float, most: int, tol: float) -> tuple[Block, bool]:
     """Search for eigenvalues above ``level`` in the orthogonal complement of the eigenvectors V.
 
     Block Lanczos from ``guess``, some of whose columns are random.  With probability one these have a share in every
@@ -112,7 +133,8 @@ def search_above(
     n, k = V.shape
     start = orthonormal(guess, V)
     if tol >= 2 * SINGLE_TOL:  # V and the basis are read most often, and then half as long
-        start, V = start.astype(np.float32), V.astype(np.float32)
+        on = products.columns
+        start, V = on.cast(start, np.float32), on.cast(V, np.float32)
     width = start.shape[1]
     size = min(max(5 * width, 40, 2**21 // n), n - k)
     # From one vector a Ritz pair can converge only where the remainder is small.

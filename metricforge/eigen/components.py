@@ -12,7 +12,7 @@ from .contract import Floats, Solved
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-_COMPONENT_ROWS = 32
+COMPONENT_ROWS = 32
 """Components up to this size are solved densely, all of one size in one batch."""
 
 
@@ -32,7 +32,7 @@ def small_components(A: csr_array, k: int) -> tuple[list[Piece], NDArray[np.intp
     n = A.shape[0]
     _, label = connected_components(A, directed=False)
     sizes = np.bincount(label)
-    rest = np.flatnonzero(sizes[label] > _COMPONENT_ROWS)
+    rest = np.flatnonzero(sizes[label] > COMPONENT_ROWS)
     order = np.argsort(label, kind="stable")
     starts = np.cumsum(sizes) - sizes
     place = np.empty(n, dtype=np.intp)  # position of a row within its component
@@ -42,7 +42,7 @@ def small_components(A: csr_array, k: int) -> tuple[list[Piece], NDArray[np.intp
     entry_size = sizes[label[entries.row]]
 
     pieces: list[Piece] = []
-    for size in np.unique(sizes[sizes <= _COMPONENT_ROWS]).tolist():
+    for size in np.unique(sizes[sizes <= COMPONENT_ROWS]).tolist():
         members = np.flatnonzero(sizes == size)
         number[members] = np.arange(len(members))
         mine = entry_size == size

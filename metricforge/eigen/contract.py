@@ -82,6 +82,6 @@ class Solved(NamedTuple):
     """Eigenpairs of an operator before signs are fixed."""
 
     w: Floats  # (k,) descending
-    V: Floats  # (n, k) orthonormal
+    V: Any  # (n, k) orthonormal, in memory or in chunks
     residuals: Floats  # (k,)
     complete: bool  # every residual is within tol, and no larger eigenvalue is missing

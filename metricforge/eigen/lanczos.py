@@ -13,20 +13,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from .columns import Basis, Block, columns_of
 from .contract import Floats
 from .products import orthonormal
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
 
-Array = NDArray[Any]
-
 SINGLE_TOL = 1e-5
 """A float32 basis reaches residuals of about 1e-6; below this tolerance the basis is float64."""
-_ROWS = 4096
-"""Rows of the basis rotated at a time: their part of the basis stays in the cache."""
 
 
 def lanczos_pairs(
@@ -34,15 +30,16 @@ def lanczos_pairs(
     k: int,
     *,
     tol: float,
-    v0: Floats,
+    v0: Block,
     stop: Callable[[], bool],
-) -> tuple[Floats, Floats]:
+) -> tuple[Floats, Block]:
     """Compute k eigenpairs by thick-restart block Lanczos with full orthogonalisation.
 
     Parameters
     ----------
     A, k, tol, v0, stop
-        As in `metricforge.eigen.Eigensolver`.
+        As in `metricforge.eigen.Eigensolver`.  The iteration also runs on dask: v0 is then in chunks, and so are the
+        products of A and the vectors returned.
 
     Notes
     -----
@@ -55,7 +52,9 @@ def lanczos_pairs(
     """
     n = A.shape[0]
     width, size = block_width(k), basis_size(n, k)
-    start = _start(v0, width, np.random.default_rng(0)).astype(np.float32 if tol >= SINGLE_TOL else np.float64)
+    start = columns_of(v0).cast(
+        _start(v0, width, np.random.default_rng(0)), np.float32 if tol >= SINGLE_TOL else np.float64
+    )
     # few vectors more than the k wanted, and room for whole blocks
     keep = size - width * min(round(0.85 * (size - k) / width), (size - k) // width)
     iteration = thick_restart(lambda X: A @ X, orthonormal(start, floor=_floor(start)), size, keep, wanted=k, stop=stop)
@@ -88,24 +87,24 @@ class RitzPairs:
     products: int
     invariant: bool
     last: bool
-    basis: Array  # (n, m)
+    basis: Basis  # of m columns
     rotation: Floats  # (m, m)
 
-    def vectors(self, which: Any) -> Floats:
+    def vectors(self, which: Any) -> Block:
         """Return the Ritz vectors of an index (a slice or a mask of the first pairs), in float64."""
         S = self.rotation[:, : len(which)][:, which] if isinstance(which, np.ndarray) else self.rotation[:, which]
-        return _rotated(self.basis, S, np.empty((len(self.basis), S.shape[1])))
+        return self.basis.times(S)
 
 
 def thick_restart(
-    multiply: Callable[[Array], Array],
-    new: Array,
+    multiply: Callable[[Block], Block],
+    new: Block,
     size: int,
     keep: int,
     *,
     wanted: int,
     stop: Callable[[], bool],
-    apart: Array | None = None,
+    apart: Block | None = None,
     every: float = math.inf,
     small: float = 0.0,
 ) -> Iterator[RitzPairs]:
@@ -133,39 +132,36 @@ def thick_restart(
         Pairs are yielded before a restart and at the end.  They are also yielded when that many vectors were multiplied
         since the last time, and when ‖R‖ <= small.
     """
-    n = len(new)
-    Q = np.empty((n, size), dtype=new.dtype, order="F")
+    on = columns_of(new)
+    Q = on.basis(size, new.dtype, apart)
     H = np.zeros((size, size))  # Q'AQ, upper triangle only
     used = previous = products = yielded = 0
     while True:
         span = slice(used, used + new.shape[1])
         used, products = span.stop, products + new.shape[1]
-        Q[:, span] = new
-        R = multiply(np.ascontiguousarray(new))
+        Q.append(new)
+        R = multiply(new)
         # Twice, where it matters: against the last two blocks, as in a three-term recurrence, then against all.
-        for part in (slice(previous, used), slice(0, used)):
-            if apart is not None:
-                R -= apart @ (apart.T @ R)
-            overlap = Q[:, part].T @ R
-            R -= Q[:, part] @ overlap
-            H[part, span] += overlap
+        overlap, R = Q.project(R, previous)
+        H[previous:used, span] += overlap
+        overlap, R, G = Q.project_again(R)
+        H[:used, span] += overlap
         previous = span.start
-        new = orthonormal(R, floor=_floor(R))
+        new = orthonormal(R, floor=_floor(R), gram=G)
         invariant = new.shape[1] == 0
         last, full = invariant or stop(), used + new.shape[1] > size
-        if not (last or full or products >= yielded + every or (small and np.linalg.norm(R) <= small)):
+        if not (last or full or products >= yielded + every or (small and math.sqrt(np.trace(G)) <= small)):
             continue
         yielded = products
         theta, S = np.linalg.eigh(H[:used, :used], UPLO="U")
         theta, S = theta[::-1], S[:, ::-1]
         end = S[span, :wanted]
-        G = R.T.astype(np.float64) @ R if n < _ROWS else np.asarray(R.T @ R, dtype=np.float64)
         residuals = np.sqrt(np.maximum(0.0, np.sum(end * (G @ end), axis=0)))
-        yield RitzPairs(theta, residuals, products, invariant, last, Q[:, :used], S)
+        yield RitzPairs(theta, residuals, products, invariant, last, Q, S)
         if last:
             return
         if full:
-            _rotated(Q, S[:, :keep], Q)
+            Q.restart(S[:, :keep])
             H[:] = 0.0
             H[:keep, :keep] = np.diag(theta[:keep])
             used, previous = keep, 0
@@ -181,22 +177,14 @@ def basis_size(n: int, k: int) -> int:
     return min(n, max(64, 2 * k + 32))
 
 
-def _start(v0: Floats, width: int, rng: np.random.Generator) -> Floats:
+def _start(v0: Block, width: int, rng: np.random.Generator) -> Block:
     """Return a starting block: random combinations of v0, plus noise, which has a share in every eigenvector."""
-    n, given = v0.shape
-    noise = rng.standard_normal((n, width))
-    noise /= np.sqrt(n)
-    return np.asarray(v0 @ rng.standard_normal((given, width)) / np.sqrt(given) + 0.1 * noise)
+    on, given = columns_of(v0), v0.shape[1]
+    mixture = rng.standard_normal((given, width)) / np.sqrt(given)
+    noise = on.times(on.random(width, rng), np.eye(width) * (0.1 / np.sqrt(on.n)))
+    return on.minus(noise, v0, -mixture)
 
 
-def _floor(R: Array) -> float:
+def _floor(R: Block) -> float:
     """Return the norm below which a column is rounding: A has norm 1."""
     return 10 * float(np.finfo(R.dtype).eps)
-
-
-def _rotated(Q: Array, S: Floats, out: Array) -> Array:
-    """Write Q[:, :len(S)] S into the first columns of ``out``, which may be Q, a few rows at a time."""
-    S = S.astype(Q.dtype)
-    for i in range(0, len(Q), _ROWS):
-        out[i : i + _ROWS, : S.shape[1]] = Q[i : i + _ROWS, : len(S)] @ S
-    return out

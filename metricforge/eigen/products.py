@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..checks import first_rows
 from ..errors import InputError, SolverError
+from .columns import Block, Columns, InMemory, columns_of
 from .contract import Floats, Stop
 
 COLUMNS = 16
@@ -33,6 +34,8 @@ class Products:
 
     Attributes
     ----------
+    columns : Columns
+        The operations on the blocks that A multiplies.
     unit : float
         What products are divided by.
     n_products : int
@@ -48,6 +51,7 @@ class Products:
     def __init__(self, A: Any, limit: int, deadline: float) -> None:
         self.A = A
         self.n: int = A.shape[0]
+        self.columns: Columns = getattr(A, "columns", None) or InMemory(self.n)
         self.unit = 1.0
         self.n_products = 0
         self.reached: Literal["iteration_limit", "time_limit"] | None = None
@@ -66,10 +70,10 @@ class Products:
                 self.reached = "time_limit"
         return self.reached is not None
 
-    def __call__(self, X: NDArray[Any]) -> NDArray[Any]:
+    def __call__(self, X: Block) -> Block:
         """Return A X / unit for one vector or a block, in the precision of X (float32 or float64)."""
-        columns = X.shape[1] if X.ndim == 2 else 1
-        if columns > COLUMNS:
+        columns = X.shape[1] if len(X.shape) == 2 else 1
+        if columns > COLUMNS and isinstance(X, np.ndarray):
             Y = np.empty(X.shape, dtype=X.dtype)
             for j in range(0, columns, COLUMNS):
                 Y[:, j : j + COLUMNS] = self(X[:, j : j + COLUMNS])
@@ -78,6 +82,9 @@ class Products:
             self.spare -= columns
         if self.spare < 0 or self.error is not None:
             raise Stop(self.reached)
+        if not isinstance(X, np.ndarray):  # chunks: the matrix splits columns and checks products itself
+            self.n_products += columns
+            return self.A.product(X, self.unit)
         single = X.dtype == np.float32
         A, unit = self._in_single() if single else (self.A, self.unit)
         try:
@@ -122,37 +129,34 @@ def _check_product(X: Floats, Y: NDArray[Any]) -> None:
         )
 
 
-def orthonormal(W: NDArray[Any], *bases: NDArray[Any], floor: float = 0.0) -> NDArray[Any]:
+def orthonormal(W: Block, *bases: Block, floor: float = 0.0, gram: Floats | None = None) -> Block:
     """Return an orthonormal basis of what the columns of W add to the orthonormal columns of ``bases``.
 
     Columns of norm at most ``floor`` are dropped, and so are columns that add less than the square root of rounding to
     ``bases``.  Inner products of columns are in float64, so one pass leaves an error of eps times their condition
-    number.  A second pass follows if the columns are nearly dependent, or if much was subtracted.
+    number.  A second pass follows if the columns are nearly dependent, or if much was subtracted.  ``gram`` is W'W, if
+    it is known.
     """
-    W = np.asarray(W, dtype=np.float32 if W.dtype == np.float32 else np.float64)
+    on = columns_of(W)
+    W = on.cast(W, np.float32 if W.dtype == np.float32 else np.float64)
     eps = float(np.finfo(W.dtype).eps)
     for _ in range(2):
         if bases:
-            norms = _norms(W)
-            W = W[:, norms > 0.0] / norms[norms > 0.0]
+            norms = np.sqrt(on.gram(W).diagonal())
+            W = on.times(W, np.diag(1 / np.where(norms > 0.0, norms, 1.0))[:, norms > 0.0])
             for Q in bases:
-                W = W - Q @ (Q.T @ W)
-            floor = math.sqrt(eps)
-        X = W.astype(np.float64, copy=False)
-        G = X.T @ X
-        norms = np.sqrt(G.diagonal())
+                W = on.minus(W, Q, on.inner(Q, W))
+            floor, gram = math.sqrt(eps), None
+        G = on.gram(W) if gram is None else gram
+        norms = np.sqrt(np.maximum(0.0, G.diagonal()))
         scale = np.where(norms > floor, norms, np.inf)
         s, U = np.linalg.eigh(G / scale[:, None] / scale)
         keep = s > 100 * eps
-        W = W @ np.asarray(U[:, keep] / np.sqrt(s[keep]) / scale[:, None], dtype=W.dtype)
+        W = on.times(W, U[:, keep] / np.sqrt(s[keep]) / scale[:, None])
         if s.min(initial=1.0) > 1e-3 and not (bases and norms.min(initial=1.0) <= 0.7):
             break
-        floor = 0.0
+        floor, gram = 0.0, None
     return W
-
-
-def _norms(W: NDArray[Any]) -> NDArray[Any]:
-    return np.asarray(np.sqrt(np.einsum("ij,ij->j", W, W)))  # np.linalg.norm allocates two arrays of this shape
 
 
 def largest_magnitude(products: Products, rng: np.random.Generator, steps: int = 12) -> float:
@@ -160,37 +164,34 @@ def largest_magnitude(products: Products, rng: np.random.Generator, steps: int =
 
     The estimate is within a few per cent, since the outermost Ritz value converges first; it is zero only if A is zero.
     """
-    q = rng.standard_normal(products.n)
-    Q = (q / np.linalg.norm(q))[:, None]
+    on = products.columns
+    Q = orthonormal(on.random(1, rng))
     AQ = products(Q)
     # Norms are taken of numbers near 1, or those of a tiny matrix would underflow to zero.
-    unit = float(np.abs(AQ).max())
+    unit = float(on.largest(AQ).max())
     if unit == 0.0:
         return 0.0
-    AQ = AQ / unit
+    AQ = on.times(AQ, np.eye(1) / unit)
     while Q.shape[1] < steps and not products.stop():
-        q = orthonormal(AQ[:, -1:], Q)
+        q = orthonormal(on.select(AQ, slice(-1, None)), Q)
         if q.shape[1] == 0:
             break
-        Q, AQ = np.hstack([Q, q]), np.hstack([AQ, products(q) / unit])
-    H = Q.T @ AQ
+        Q, AQ = on.beside(Q, q), on.beside(AQ, on.times(products(q), np.eye(1) / unit))
+    H = on.inner(Q, AQ)
     if np.abs(H - H.T).max() > 1e-4 * np.abs(H).max():
         raise InputError("A: the operator is not symmetric, x'(Ay) and y'(Ax) differ; pass a symmetric operator")
     # |Aq| is a lower bound too, and positive even if every Ritz value vanishes.
-    return unit * float(max(np.abs(np.linalg.eigvalsh(H)).max(), np.linalg.norm(AQ, axis=0).max()))
+    norms = np.sqrt(on.gram(AQ).diagonal())
+    return unit * float(max(np.abs(np.linalg.eigvalsh(H)).max(), norms.max()))
 
 
-def rayleigh_ritz(products: Products, V: Floats, k: int) -> tuple[Floats, Floats, Floats]:
+def rayleigh_ritz(products: Products, V: Block, k: int) -> tuple[Floats, Block, Floats]:
     """Rotate orthonormal columns, in place, to the k best eigenpairs in their span; also return the residual norms."""
     products.spare = max(products.spare, 0) + V.shape[1]
+    on = products.columns
     AV = products(V)
-    H = V.T @ AV
+    H = on.inner(V, AV)
     w, S = np.linalg.eigh((H + H.T) / 2)
     w, S = w[::-1][:k].copy(), S[:, ::-1][:, :k]
-    squares = np.zeros(k)
-    step = max(1, 2**20 // k)  # no further array of shape (n, k)
-    for i in range(0, len(V), step):
-        rows = V[i : i + step] @ S
-        V[i : i + step, :k] = rows
-        squares += np.square(AV[i : i + step] @ S - rows * w).sum(axis=0)
-    return w, V[:, :k], np.sqrt(squares)
+    V, residuals = on.rotated(V, AV, S, w)
+    return w, V, residuals

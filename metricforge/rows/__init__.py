@@ -5,7 +5,8 @@ array of any of these.  Code outside this package treats all of them alike.
 
 Files: `containers` recognises rows, `checking` validates them, `moving` selects and transfers them, `mapping` applies
 functions to them, `threads` does so on the cores of this machine, `chunks` builds dask graphs, `cluster` runs these,
-`memory` has the budget, `digests` hashes content, `pairs` has statistics over pairs of rows.
+`values` keeps results of tasks on the workers, `memory` has the budget, `digests` hashes content, `pairs` has
+statistics over pairs of rows.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from .mapping import (
 )
 from .memory import check_memory, memory_budget, parse_bytes, show_bytes
 from .moving import draw, gathered, spread, stack, take
+from .values import Value, as_array, chunk_values, evaluate
 
 __all__ = [
     "BLOCK_BYTES",
@@ -37,6 +39,8 @@ __all__ = [
     "Array",
     "ComparedByContent",
     "Tasks",
+    "Value",
+    "as_array",
     "as_dask",
     "as_float64",
     "as_objects",
@@ -46,12 +50,14 @@ __all__ = [
     "check_memory",
     "check_widths",
     "chunk_ranges",
+    "chunk_values",
     "column_names",
     "column_range",
     "count",
     "cross",
     "digest",
     "draw",
+    "evaluate",
     "float_dtype",
     "fold",
     "gathered",

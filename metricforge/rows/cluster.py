@@ -247,6 +247,40 @@ def kept(*lazy: Any) -> tuple[Any, ...]:
         return tuple(computed)
 
 
+def stored(graph: dict[str, Any], keys: list[str]) -> list[Any]:
+    """Compute keys of a graph; return futures, whose values stay on the workers, or the values without a client."""
+    at = client()
+    if not keys:
+        return []
+    with one_thread():
+        if at is None:
+            import dask
+            from dask import threaded
+
+            get = dask.get if _in_task() else threaded.get
+            return list(get(graph, keys))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sending large graph")
+            return list(at.get(graph, keys, sync=False))
+
+
+def results(values: list[Any]) -> list[Any]:
+    """Return the values of what `stored` returned, in this process."""
+    at = client()
+    return values if at is None else list(at.gather(values))
+
+
+def stored_chunks(X: Any, keys: list[Any]) -> list[Any]:
+    """Return the chunks of a collection that `kept` returned: futures, or values without a client."""
+    if client() is None:
+        graph = X.__dask_graph__()
+        return [graph[key] for key in keys]
+    from distributed import futures_of
+
+    found = {future.key: future for future in futures_of(X)}
+    return [found[key] for key in keys]
+
+
 def _release(computed: list[Any], keep: tuple[Any, ...]) -> None:
     """Release the futures of ``computed``, except those of ``keep``.
 

@@ -1,0 +1,257 @@
+"""Matrices of n rows and few columns: the operations that the iterations are made of, and their form in memory.
+
+`thick_restart`, `orthonormal`, the search for missed eigenvalues and the Rayleigh-Ritz step use these operations only.
+`chunked` implements them on dask, so one loop serves both.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .contract import Floats
+
+Block: TypeAlias = Any
+"""A matrix of n rows and few columns: an ndarray, or a `chunked.RowChunks`; both have ``shape`` and ``dtype``."""
+
+RANDOM_ROWS = 4096
+"""Rows that share one stream of random numbers."""
+_ROTATED_ROWS = 4096
+"""Rows of the basis rotated at a time: their part of the basis stays in the cache."""
+
+
+class Basis(ABC):
+    """Orthonormal columns that grow by a block at a time, up to a given number."""
+
+    @abstractmethod
+    def append(self, new: Block) -> None:
+        """Add columns."""
+
+    @abstractmethod
+    def project(self, R: Block, first: int) -> tuple[NDArray[Any], Block]:
+        """Return Q'R for the columns Q from ``first`` on, and R − QQ'R, also without its part in known vectors.
+
+        R must not be used afterwards.
+        """
+
+    @abstractmethod
+    def project_again(self, R: Block) -> tuple[NDArray[Any], Block, Floats]:
+        """Return what `project` does for all columns, where little is left to subtract, and the Gram matrix of R."""
+
+    @abstractmethod
+    def times(self, S: Floats) -> Block:
+        """Return QS in float64."""
+
+    @abstractmethod
+    def restart(self, S: Floats) -> None:
+        """Replace Q by QS."""
+
+
+class Columns(ABC):
+    """Operations on matrices of ``n`` rows and few columns; small matrices are always NumPy arrays."""
+
+    n: int
+    search_width: int = 1
+    """Random vectors of the first search for missed eigenvalues: more where rounds of tasks cost more than products."""
+
+    @abstractmethod
+    def random(self, columns: int, rng: np.random.Generator) -> Block:
+        """Return standard normal numbers; row i depends on i and the state of rng only, not on chunks."""
+
+    @abstractmethod
+    def identity(self, columns: int) -> Block:
+        """Return the first columns of the identity."""
+
+    @abstractmethod
+    def inner(self, X: Block, Y: Block) -> NDArray[Any]:
+        """Return X'Y."""
+
+    @abstractmethod
+    def gram(self, X: Block) -> Floats:
+        """Return X'X, accumulated in float64."""
+
+    @abstractmethod
+    def times(self, X: Block, S: NDArray[Any]) -> Block:
+        """Return XS in the precision of X."""
+
+    @abstractmethod
+    def minus(self, R: Block, X: Block, S: NDArray[Any]) -> Block:
+        """Return R − XS; R must not be used afterwards."""
+
+    @abstractmethod
+    def cast(self, X: Block, dtype: Any) -> Block:
+        """Return X in another precision."""
+
+    @abstractmethod
+    def select(self, X: Block, which: Any) -> Block:
+        """Return the columns of a slice or a mask."""
+
+    @abstractmethod
+    def beside(self, *blocks: Block) -> Block:
+        """Return the columns of all blocks."""
+
+    @abstractmethod
+    def largest(self, X: Block) -> Floats:
+        """Return the largest magnitude of every column."""
+
+    @abstractmethod
+    def signed(self, V: Block) -> Block:
+        """Flip columns so that the entry of largest magnitude is positive; among near ties the first."""
+
+    @abstractmethod
+    def rotated(self, V: Block, AV: Block, S: Floats, w: Floats) -> tuple[Block, Floats]:
+        """Return VS and the norms of the columns of AVS − VS diag(w); V must not be used afterwards."""
+
+    @abstractmethod
+    def basis(self, size: int, dtype: Any, apart: Block | None) -> Basis:
+        """Return an empty basis for at most ``size`` columns, which are orthogonal to the orthonormal ``apart``."""
+
+
+def random_rows(entropy: int, rows: range, columns: int) -> Floats:
+    """Return standard normal numbers of some rows; each RANDOM_ROWS rows have a generator of their own."""
+    out = np.empty((len(rows), columns))
+    for group in range(rows.start // RANDOM_ROWS, -(-rows.stop // RANDOM_ROWS)):
+        start = group * RANDOM_ROWS
+        low, high = max(rows.start, start), min(rows.stop, start + RANDOM_ROWS)
+        drawn = np.random.default_rng([entropy, group]).standard_normal((high - start, columns))
+        out[low - rows.start : high - rows.start] = drawn[low - start :]
+    return out
+
+
+def first_signs(V: Floats, largest: Floats) -> Floats:
+    """Return the sign of the first entry of each column close to ``largest`` in magnitude; 0 where there is none."""
+    signs = np.zeros(V.shape[1])
+    for j, v in enumerate(V.T):
+        near = np.abs(v) >= (1 - 1e-6) * largest[j]
+        where = int(np.argmax(near))
+        if len(v) and near[where]:
+            signs[j] = -1.0 if v[where] < 0 else 1.0
+    return signs
+
+
+def column_maxima(X: NDArray[Any]) -> Floats:
+    """Return the largest magnitude of every column, without an array of the shape of X; 0 without rows."""
+    return np.asarray(np.maximum(X.max(axis=0, initial=0.0), -X.min(axis=0, initial=0.0)), dtype=np.float64)
+
+
+def rotate_rows(V: Floats, AV: Floats, S: Floats, w: Floats, out: Floats) -> Floats:
+    """Write VS to the first columns of ``out``, which may be V; return the squared residuals, a few rows at a time."""
+    k = S.shape[1]
+    squares = np.zeros(k)
+    step = max(1, 2**20 // k)  # no further array of shape (n, k)
+    for i in range(0, len(V), step):
+        rows = V[i : i + step] @ S
+        out[i : i + step, :k] = rows
+        squares += np.square(AV[i : i + step] @ S - rows * w).sum(axis=0)
+    return squares
+
+
+class InMemory(Columns):
+    """Columns as NumPy arrays."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n
+
+    def random(self, columns: int, rng: np.random.Generator) -> Block:
+        """Return standard normal numbers."""
+        return random_rows(int(rng.integers(2**63)), range(self.n), columns)
+
+    def identity(self, columns: int) -> Block:
+        """Return the first columns of the identity."""
+        return np.eye(self.n, columns)
+
+    def inner(self, X: Block, Y: Block) -> NDArray[Any]:
+        """Return X'Y."""
+        return np.asarray(X.T @ Y)
+
+    def gram(self, X: Block) -> Floats:
+        """Return X'X in float64."""
+        X = X.astype(np.float64, copy=False)
+        return np.asarray(X.T @ X)
+
+    def times(self, X: Block, S: NDArray[Any]) -> Block:
+        """Return XS."""
+        return X @ S.astype(X.dtype, copy=False)
+
+    def minus(self, R: Block, X: Block, S: NDArray[Any]) -> Block:
+        """Return R − XS."""
+        R -= X @ S.astype(X.dtype, copy=False)
+        return R
+
+    def cast(self, X: Block, dtype: Any) -> Block:
+        """Return X in another precision."""
+        return X.astype(dtype, copy=False)
+
+    def select(self, X: Block, which: Any) -> Block:
+        """Return some columns."""
+        return X[:, which]
+
+    def beside(self, *blocks: Block) -> Block:
+        """Return the columns of all blocks."""
+        return blocks[0] if len(blocks) == 1 else np.hstack(blocks)
+
+    def largest(self, X: Block) -> Floats:
+        """Return the largest magnitude of every column."""
+        return column_maxima(X)
+
+    def signed(self, V: Block) -> Block:
+        """Return V with signs by its largest entries."""
+        V *= first_signs(V, column_maxima(V))
+        return V
+
+    def rotated(self, V: Block, AV: Block, S: Floats, w: Floats) -> tuple[Block, Floats]:
+        """Return VS and the norms of AVS − VS diag(w)."""
+        squares = rotate_rows(V, AV, S, w, V)
+        return V[:, : S.shape[1]], np.sqrt(squares)
+
+    def basis(self, size: int, dtype: Any, apart: Block | None) -> Basis:
+        """Return an empty basis."""
+        return _Stored(np.empty((self.n, size), dtype=dtype, order="F"), apart)
+
+
+class _Stored(Basis):
+    """A basis in one array, which is rotated in place."""
+
+    def __init__(self, Q: NDArray[Any], apart: NDArray[Any] | None) -> None:
+        self.Q, self.apart, self.used = Q, apart, 0
+
+    def append(self, new: Block) -> None:
+        self.Q[:, self.used : self.used + new.shape[1]] = new
+        self.used += new.shape[1]
+
+    def project(self, R: Block, first: int) -> tuple[NDArray[Any], Block]:
+        if self.apart is not None:
+            R -= self.apart @ (self.apart.T @ R)
+        Q = self.Q[:, first : self.used]
+        overlap = Q.T @ R
+        R -= Q @ overlap
+        return overlap, R
+
+    def project_again(self, R: Block) -> tuple[NDArray[Any], Block, Floats]:
+        overlap, R = self.project(R, 0)
+        R64 = R.astype(np.float64, copy=False)
+        return overlap, R, np.asarray(R64.T @ R64)
+
+    def times(self, S: Floats) -> Block:
+        return self._rotated(S, np.empty((len(self.Q), S.shape[1])))
+
+    def restart(self, S: Floats) -> None:
+        self._rotated(S, self.Q)
+        self.used = S.shape[1]
+
+    def _rotated(self, S: Floats, out: NDArray[Any]) -> NDArray[Any]:
+        """Write Q[:, :len(S)] S into the first columns of ``out``, which may be Q, a few rows at a time."""
+        S = S.astype(self.Q.dtype)
+        for i in range(0, len(out), _ROTATED_ROWS):
+            rows = slice(i, i + _ROTATED_ROWS)
+            out[rows, : S.shape[1]] = self.Q[rows, : len(S)] @ S
+        return out
+
+
+def columns_of(X: Block) -> Columns:
+    """Return the operations for a block."""
+    found: Columns | None = getattr(X, "operations", None)
+    return InMemory(len(X)) if found is None else found
