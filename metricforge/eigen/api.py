@@ -132,8 +132,11 @@ def top(
     return _concluded(solved, columns_of(solved.V).signed(solved.V), name, products)
 
 
-def _concluded(solved: Solved, V: Any, name: str, products: Products | None) -> Eigenpairs:
-    """Return the eigenpairs with the record of the solve, and warn if a limit stopped it."""
+def _concluded(solved: Solved, V: Any, name: str, products: Products | None, calls: int = 1) -> Eigenpairs:
+    """Return the eigenpairs with the record of the solve, and warn if a limit stopped it.
+
+    ``calls`` is the number of calls from the user's to this one.
+    """
     reached = None if products is None else products.reached
     count = 0 if products is None else products.n_products
     status: Status = "converged" if solved.complete else reached or "iteration_limit"
@@ -143,7 +146,7 @@ def _concluded(solved: Solved, V: Any, name: str, products: Products | None) -> 
             f"residual is {solved.residuals.max():.1e} and larger eigenvalues may be missing: raise max_iter or "
             "max_seconds, or accept a larger tol",
             ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=2 + calls,
         )
     return Eigenpairs((solved.w, V), status=status, solver=name, residuals=solved.residuals, n_products=count)
 
@@ -191,7 +194,7 @@ def _top_on_dask(
         large = _solve(products, k_rest, lanczos_pairs, tol, start, np.random.default_rng(0 if seed is None else seed))
     solved = blocks.joined(pieces, large, masks, k)
     V = blocks.vectors(columns_of(solved.V).signed(solved.V))
-    return _concluded(solved, V, "lanczos", products)
+    return _concluded(solved, V, "lanczos", products, calls=2)
 
 
 def _solve(
