@@ -60,7 +60,7 @@ DRIVERS = {"tune": {"join"}}
 # One file per heavy dependency; "room.file" in the core and in the plugins.
 HEAVY = {
     "dask": {"rows.cluster", "rows.chunks", "files.storage"},
-    "distributed": {"rows.cluster"},
+    "distributed": {"rows.cluster", "rows.allocation"},
     "pynndescent": {"neighbors.nndescent"},
     "primme": {"eigen.backends"},
     "highspy": {"lpdesign.highs"},

@@ -1,6 +1,6 @@
 """Run dask graphs on the active ``dask.distributed`` client, or else on the threads of this process.
 
-No cluster is started here.  This is the only file that imports ``distributed``.
+No cluster is started here.  Besides `allocation`, this is the only file that imports ``distributed``.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -319,12 +320,27 @@ def persisted(at: Any, lazy: Any) -> Any:
     """
     import dask
 
+    _prepare(at)
     many = lazy if isinstance(lazy, list) else [lazy]
     with warnings.catch_warnings(), dask.config.set({"optimization.fuse.active": False}):
         # labels and rows in memory are sent inside the graph, once
         warnings.filterwarnings("ignore", message="Sending large graph")
         futures = at.persist(list(dask.optimize(*many)), optimize_graph=False)
     return futures if isinstance(lazy, list) else futures[0]
+
+
+def _prepare(at: Any) -> None:
+    """Let the workers of a client keep freed memory, once per client."""
+    if at in _prepared:
+        return
+    from .allocation import KeepFreed
+
+    at.register_plugin(KeepFreed())
+    _prepared.add(at)
+
+
+_prepared: weakref.WeakSet[Any] = weakref.WeakSet()
+"""The clients whose workers are prepared."""
 
 
 @contextmanager
