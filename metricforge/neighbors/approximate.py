@@ -96,7 +96,7 @@ def cell_search(X: Array, Q: Array, k: int, own: Array | None, recall: float, se
     cells.  Memory: a copy of X, and the lists.
     """
     n, q = len(X), len(Q)
-    cells = learn_cells(X[sample_rows(n, seed)], cell_count(n), seed)
+    cells = learn_cells(X[sample_rows(n, cell_count(n), seed)], cell_count(n), seed)
     chosen = pilot_rows(q, seed)
     near, distances = exact_search(X, Q[chosen], min(2 * k, n - (own is not None)), None if own is None else chosen)
     homes = cells.nearest(X[near.ravel()], 1)[:, 0].reshape(near.shape)

@@ -32,7 +32,7 @@ def cells_across(X: Any, k: int, recall: float, seed: int) -> tuple[tuple[Any, A
     """
     X = limit_chunks(X, 8 * X.shape[1] + 32 * k)
     n = X.shape[0]
-    cells = learn_cells(np.asarray(take(X, sample_rows(n, seed))), cell_count(n), seed)
+    cells = learn_cells(np.asarray(take(X, sample_rows(n, cell_count(n), seed))), cell_count(n), seed)
     chosen = pilot_rows(n, seed)
     Q = np.asarray(take(X, chosen))
     most = min(n, 2 * k + 1)

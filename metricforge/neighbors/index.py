@@ -19,12 +19,16 @@ from ..rows import blocks, chunk_ranges, gathered, is_dask, take
 from .api import search
 from .approximate import pilot_rows, plan, without_itself
 from .checking import check_k, check_rows
+from .coarse import Coarse, prepared
+from .coarse import search as search_coarse
 from .contract import Array, Found
-from .partition import Cells, cell_count, learn_cells, sample_rows
-from .probing import QUERIES, Members, probe
+from .partition import BATCH, Cells, index_count, learn_cells, sample_rows
+from .probing import Members, probe
 
-FORMAT = 1
-ARRAYS = ("rows", "numbers", "starts", "centres", "groups", "group_starts")
+FORMAT = 2
+ARRAYS = ("rows", "bounds", "numbers", "starts", "centres", "groups", "group_starts")
+MAPPED = ("rows", "bounds", "numbers")
+"""Arrays that are mapped into memory, not read, when an index is opened."""
 DESCRIPTION = "index.json"
 
 
@@ -36,6 +40,8 @@ class CellIndex:
     ----------
     cells : Cells
     members : Members
+    coarse : Coarse
+        The rows as float32 operands, which propose the candidates.
     probes : int
         Cells searched for each query.
     recall : float
@@ -46,6 +52,7 @@ class CellIndex:
 
     cells: Cells
     members: Members
+    coarse: Coarse
     probes: int
     recall: float
     k: int
@@ -66,11 +73,10 @@ class CellIndex:
         if Q.shape[1] != self.cells.centres.shape[1]:
             raise InputError(f"queries have {Q.shape[1]} columns, but the index has {self.cells.centres.shape[1]}")
         found = np.empty((len(Q), k), dtype=np.int64), np.empty((len(Q), k))
-        for part in blocks(len(Q), 1, QUERIES):
-            near = self.cells.nearest(Q[part], 1)[:, 0] if len(Q) > 1 else np.zeros(1, dtype=np.int64)
-            order = np.argsort(near, kind="stable") + part.start
-            probes = self.cells.enough(Q[order], self.probes, np.diff(self.members.starts), k)
-            found[0][order], found[1][order] = probe(Q[order], probes, self.members, k)
+        for part in blocks(len(Q), 1, BATCH):
+            probes = self.cells.enough(Q[part], self.probes, np.diff(self.members.starts), k)
+            near = search_coarse(Q[part], probes, self.members, self.coarse, k)
+            found[0][part], found[1][part] = probe(Q[part], probes, self.members, k) if near is None else near
         return found
 
     def save(self, folder: str | os.PathLike[str], **description: Any) -> None:
@@ -113,14 +119,16 @@ def build(
 
     Notes
     -----
-    Time: three passes over the rows, and O(400 n d).  Memory: the rows, unless a folder is given; 16 bytes per row.
+    Time: three passes over the rows, and O(√n n d).  Memory: 24 bytes per row; without a folder, also the rows, and
+    4 (d + 2) bytes per row.
     """
     if not is_dask(Z):
         Z = check_rows(Z, None)[0]
     n, d = Z.shape
     k = check_k(k, n, exclude_self=n > 1)
     recall, seed = number(recall, "recall", above=0, most=1), whole_number(seed, "seed", 0)
-    cells = learn_cells(np.asarray(take(Z, sample_rows(n, seed))), cell_count(n), seed)
+    count = index_count(n)
+    cells = learn_cells(np.asarray(take(Z, sample_rows(n, count, seed))), count, seed)
     probes, estimate = _probes(Z, cells, k, recall, seed)
     home = np.empty(n, dtype=np.int64)
     for part, rows in _parts(Z):
@@ -132,19 +140,22 @@ def build(
     place[order] = np.arange(n)
     temporary = None if folder is None else _temporary(Path(folder))
     try:
-        if temporary is None:
-            stored = np.empty((n, d), dtype=Z.dtype)
-        else:
-            stored = np.lib.format.open_memmap(temporary / "rows.npy", "w+", dtype=Z.dtype, shape=(n, d))
+        stored = _empty(temporary, "rows", (n, d), Z.dtype)
+        bounds = _empty(temporary, "bounds", (n, d + 2), np.float32)
+        middle, largest = cells.centres.mean(axis=0), 0.0
         for part, rows in _parts(Z):
             stored[place[part]] = rows
-        index = CellIndex(cells, Members(stored, order, starts), probes, estimate, k)
+            bounds[place[part]], norm = prepared(rows, middle)
+            largest = max(largest, norm)
+        coarse = Coarse(bounds, largest, middle)
+        index = CellIndex(cells, Members(stored, order, starts), coarse, probes, estimate, k)
         if temporary is None or folder is None:
             return index
         for name, array in _arrays(index).items():
-            if name != "rows":
+            if name not in ("rows", "bounds"):
                 np.save(temporary / f"{name}.npy", array, allow_pickle=False)
-        stored.flush()  # type: ignore[attr-defined]
+        for written in (stored, bounds):
+            written.flush()  # type: ignore[attr-defined]
         _finish(index, temporary, Path(folder), description)
     except BaseException:
         if temporary is not None:
@@ -167,13 +178,18 @@ def opened(folder: str | os.PathLike[str]) -> tuple[CellIndex, Mapping[str, Any]
         arrays = {name: np.load(where / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in ARRAYS}
     except (OSError, ValueError, EOFError) as error:
         raise ModelFileError(f"{str(where)!r} has no complete index: {error}; build it again") from None
-    small = {name: np.array(arrays[name]) for name in ARRAYS if name not in ("rows", "numbers")}
+    small = {name: np.array(arrays[name]) for name in ARRAYS if name not in MAPPED}
     try:
         if described["format"] != FORMAT:
-            raise ModelFileError(f"{str(where)!r} has an index of format {described['format']}; update metricforge")
+            raise ModelFileError(
+                f"{str(where)!r} has an index of format {described['format']}, and this version reads {FORMAT}; "
+                "build it again"
+            )
         cells = Cells(small["centres"], small["groups"], small["group_starts"])
-        members = Members(arrays["rows"], arrays["numbers"], small["starts"])
-        index = CellIndex(cells, members, int(described["probes"]), float(described["recall"]), int(described["k"]))
+        members = Members(arrays["rows"], arrays["numbers"].view(np.ndarray), small["starts"])
+        coarse = Coarse(arrays["bounds"].view(np.ndarray), float(described["largest"]), cells.centres.mean(axis=0))
+        numbers = int(described["probes"]), float(described["recall"]), int(described["k"])
+        index = CellIndex(cells, members, coarse, *numbers)
         _check(index)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         if isinstance(error, ModelFileError):
@@ -192,6 +208,7 @@ def _check(index: CellIndex) -> None:
         "numbers": members.numbers.shape == (n,) and members.numbers.dtype == np.int64,
         "centres": cells.centres.shape[1] == d and cells.groups.shape[1] == d and np.isfinite(cells.centres).all(),
         "rows": members.rows.dtype in (np.float32, np.float64),
+        "bounds": index.coarse.rows.shape == (n, d + 2) and index.coarse.rows.dtype == np.float32,
         "probes": 1 <= index.probes <= cells.count,
     }
     wrong = [name for name, right in checks.items() if not right]
@@ -226,13 +243,23 @@ def _parts(Z: Any) -> Iterator[tuple[slice, Array]]:
         for part in chunk_ranges(Z):
             yield slice(part.start, part.stop), gathered(Z[part.start : part.stop])
     else:
-        for where in blocks(len(Z), 1, QUERIES):
+        for where in blocks(len(Z), 1, BATCH):
             yield where, Z[where]
+
+
+def _empty(folder: Path | None, name: str, shape: tuple[int, int], dtype: Any) -> Array:
+    """Return an array to fill: in memory, or mapped to a file in the folder."""
+    if folder is None:
+        return np.empty(shape, dtype=dtype)
+    return np.lib.format.open_memmap(folder / f"{name}.npy", "w+", dtype=dtype, shape=shape)
 
 
 def _arrays(index: CellIndex) -> dict[str, Array]:
     cells, members = index.cells, index.members
-    values = (members.rows, members.numbers, members.starts, cells.centres, cells.groups, cells.starts)
+    values = (
+        *(members.rows, index.coarse.rows, members.numbers, members.starts),
+        *(cells.centres, cells.groups, cells.starts),
+    )
     return dict(zip(ARRAYS, values, strict=True))
 
 
@@ -248,7 +275,8 @@ def _temporary(target: Path) -> Path:
 
 def _finish(index: CellIndex, temporary: Path, target: Path, description: Mapping[str, Any]) -> None:
     """Write the description, and move the folder to its place."""
-    values = {"format": FORMAT, "probes": index.probes, "recall": index.recall, "k": index.k, **description}
+    figures = {"probes": index.probes, "recall": index.recall, "k": index.k, "largest": index.coarse.largest}
+    values = {"format": FORMAT, **figures, **description}
     (temporary / DESCRIPTION).write_text(json.dumps(values, indent=1))
     if target.exists():
         shutil.rmtree(target)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from ..rows import draw
+from . import coarse
 from .contract import Array
 from .exhaustive import exact_search
 from .probing import Members, probe
@@ -18,7 +21,9 @@ SAMPLED_ROWS = 16
 """Rows of the sample per cell."""
 ROUNDS = 4
 """Iterations of k-means; more change the cells little."""
-ONE_GROUP = 256
+BATCH = 8192
+"""Rows whose nearest cells are found at a time."""
+ONE_GROUP = 2048
 """Up to this many cells all centres are compared; beyond that, those of the nearest groups."""
 GROUP_SHARE = 12
 """The groups visited contain at least this many cells per cell asked for."""
@@ -55,11 +60,18 @@ class Cells:
         """
         p = min(p, self.count)
         if len(self.groups) == 1:
-            return exact_search(self.centres, X, p, None)[0]
-        visited = 4 + -(-GROUP_SHARE * p * len(self.groups) // self.count)
-        near = exact_search(self.groups, X, min(len(self.groups), visited), None)[0]
-        members = Members(self.centres, np.arange(self.count), self.starts)
-        return probe(X, near, members, p)[0]
+            return _searched(X, np.zeros((len(X), 1), dtype=np.int64), *self._centres, p)
+        visited = min(len(self.groups), 4 + -(-GROUP_SHARE * p * len(self.groups) // self.count))
+        near = _searched(X, np.zeros((len(X), 1), dtype=np.int64), *self._groups, visited)
+        return _searched(X, near, *self._centres, p)
+
+    @cached_property
+    def _centres(self) -> tuple[Members, coarse.Coarse]:
+        return _as_members(self.centres, self.starts)
+
+    @cached_property
+    def _groups(self) -> tuple[Members, coarse.Coarse]:
+        return _as_members(self.groups, np.array([0, len(self.groups)]))
 
     def enough(self, X: Array, p: int, sizes: Array, k: int) -> Array:
         """Return the (n, p') cells to search for each row: the p nearest, or more where these have at most k rows.
@@ -76,6 +88,22 @@ class Cells:
             probes[short[:, None], np.arange(more.shape[1])] = more
             short = short[sizes[more].sum(axis=1) <= k]
         return probes
+
+
+def _as_members(centres: Array, starts: Array) -> tuple[Members, coarse.Coarse]:
+    """Return centres as the rows of the groups that start at ``starts``."""
+    middle = centres.mean(axis=0)
+    return Members(centres, np.arange(len(centres)), starts), coarse.Coarse(*coarse.prepared(centres, middle), middle)
+
+
+def _searched(X: Array, probes: Array, members: Members, bounds: coarse.Coarse, p: int) -> Array:
+    """Return the p nearest rows in the cells of each row of X; -1 where they have fewer."""
+    indices = np.empty((len(X), p), dtype=np.int64)
+    for start in range(0, len(X), BATCH):
+        part = slice(start, start + BATCH)
+        found = coarse.search(X[part], probes[part], members, bounds, p)
+        indices[part] = (probe(X[part], probes[part], members, p) if found is None else found)[0]
+    return indices
 
 
 def learn_cells(sample: Array, count: int, seed: int) -> Cells:
@@ -109,13 +137,21 @@ def _k_means(sample: Array, count: int, seed: int) -> Array:
 
 
 def cell_count(n: int) -> int:
-    """Return the number of cells for n rows."""
+    """Return the number of cells in which n rows search one another."""
     return max(1, n // CELL_ROWS)
 
 
-def sample_rows(n: int, seed: int) -> Array:
-    """Return the numbers of the rows from which the cells of n rows are learned."""
-    return draw(n, SAMPLED_ROWS * cell_count(n), seed)
+def index_count(n: int) -> int:
+    """Return the number of cells of an index of n rows.
+
+    Queries come in small batches there, so that a cell costs more than its rows: √n rows per cell balance both.
+    """
+    return max(1, n // max(CELL_ROWS, math.isqrt(n)))
+
+
+def sample_rows(n: int, count: int, seed: int) -> Array:
+    """Return the numbers of the rows, among n, from which ``count`` cells are learned."""
+    return draw(n, SAMPLED_ROWS * count, seed)
 
 
 def by_cell(home: Array, count: int) -> tuple[Array, Array]:

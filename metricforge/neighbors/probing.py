@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -77,16 +78,21 @@ def probe(Q: Array, probes: Array, members: Members, k: int, own: Array | None =
     return indices, distances
 
 
-def _search_cells(lists: Lists, source: _CellDistances, probes: Array, members: Members, own: Array | None) -> None:
-    """Offer the rows of every cell to the queries that search it."""
-    width = probes.shape[1]
+def visits(probes: Array) -> Iterator[tuple[int, Array]]:
+    """Yield every cell that some query searches, ascending, with these queries."""
     flat = probes.ravel()
     order = np.argsort(flat, kind="stable")
     order = order[np.searchsorted(flat, 0, sorter=order) :]
-    if not len(order):
-        return
     cells, first = np.unique(flat[order], return_index=True)
-    for cell, queries in zip(cells.tolist(), np.split(order // width, first[1:]), strict=True):
+    queries = order // max(1, probes.shape[1])
+    ends = [*first.tolist()[1:], len(order)]
+    for cell, start, end in zip(cells.tolist(), first.tolist(), ends, strict=False):
+        yield cell, queries[start:end]
+
+
+def _search_cells(lists: Lists, source: _CellDistances, probes: Array, members: Members, own: Array | None) -> None:
+    """Offer the rows of every cell to the queries that search it."""
+    for cell, queries in visits(probes):
         stop = int(members.starts[cell + 1])
         for c0 in range(int(members.starts[cell]), stop, COLUMNS):
             c1 = min(stop, c0 + COLUMNS)

@@ -64,10 +64,21 @@ def operands(Q: Array, X: Array, q: Array, x: Array, dtype: Any) -> tuple[Array,
 
     The sum has one term more than that of `operand`, so its error is at most (2d + 7)u(|q|² + |x|²).
     """
+    return left_operand(Q, q, dtype), right_operand(X, x, dtype)
+
+
+def left_operand(Q: Array, squares: Array, dtype: Any) -> Array:
+    """Return [q, 1, (1 - s)|q|²], given the rows and their squared norms."""
     d = Q.shape[1]
-    share = kept_share(d, dtype)
-    left, right = np.empty((len(Q), d + 2), dtype=dtype), np.empty((len(X), d + 2), dtype=dtype)
-    left[:, :d], left[:, d], left[:, d + 1] = Q, 1, share * q
-    np.multiply(X, -2, out=right[:, :d], casting="same_kind")
-    right[:, d], right[:, d + 1] = share * x, 1
-    return left, right
+    out = np.empty((len(Q), d + 2), dtype=dtype)
+    out[:, :d], out[:, d], out[:, d + 1] = Q, 1, kept_share(d, dtype) * squares
+    return out
+
+
+def right_operand(X: Array, squares: Array, dtype: Any) -> Array:
+    """Return [-2x, (1 - s)|x|², 1], given the rows and their squared norms."""
+    d = X.shape[1]
+    out = np.empty((len(X), d + 2), dtype=dtype)
+    np.multiply(X, -2, out=out[:, :d], casting="same_kind")
+    out[:, d], out[:, d + 1] = kept_share(d, dtype) * squares, 1
+    return out

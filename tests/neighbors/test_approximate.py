@@ -77,9 +77,10 @@ def test_many_duplicates_are_listed_by_number():
     assert not distances.any()
 
 
-def test_cells_of_a_row_depend_on_that_row_only():
+def test_cells_of_a_row_depend_on_that_row_only(monkeypatch):
+    monkeypatch.setattr(partition, "ONE_GROUP", 256)
     X = mixture(40_000, 6)
-    cells = partition.learn_cells(X[partition.sample_rows(len(X), 0)], 900, 0)
+    cells = partition.learn_cells(X[partition.sample_rows(len(X), 900, 0)], 900, 0)
     assert len(cells.groups) > 1
     near = cells.nearest(X[:500], 7)
     np.testing.assert_array_equal(near[137:201], cells.nearest(X[137:201], 7))

@@ -1,0 +1,156 @@
+"""The nearest rows in a few cells per query, for batches of queries: candidates in float32, ordered exactly.
+
+The answer is that of `probing.probe`.  There the rows of a cell are prepared for each search, which pays where a cell
+is searched for many queries; here they are prepared once, with all rows about one centre.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from . import tiles
+from .contract import Array, Found
+from .distances import pair_distances
+from .probing import Members, visits
+from .single import kept_share, left_operand, right_operand, smallest, takes_single
+
+STAGE = 16
+"""Each stage of a search ends at that many times as many cells as the stage before."""
+HEAD = 48
+"""Rows of the nearest cell per neighbour, whose distances are the first limit for candidates."""
+MOST_CANDIDATES = 2**22
+"""Candidates of one batch: beyond that, `search` gives up."""
+
+
+@dataclass(frozen=True, eq=False)
+class Coarse:
+    """Rows about a centre, such that one product with a query bounds the squared distance from below.
+
+    Attributes
+    ----------
+    rows : (n, d + 2) float32 array
+        ``[-2x, (1 - s)|x|², 1]`` with x about the centre; see `single.kept_share` for s.
+    largest : float
+        The largest |x|² about the centre.
+    centre : (d,) array
+    """
+
+    rows: Array
+    largest: float
+    centre: Array
+
+    def slack(self, squares: Array) -> Array:
+        """Return the most by which a squared distance can exceed its bound, for queries of these squared norms."""
+        d = len(self.centre)
+        off: Array = 2 * (1 - kept_share(d, np.float32)) * (squares + self.largest) + 2 * smallest(d, np.float32)
+        return off
+
+
+def prepared(X: Array, centre: Array) -> tuple[Array, float]:
+    """Return the ``rows`` of `Coarse` for some rows, and the largest squared norm."""
+    apart = X - centre
+    squares = np.vecdot(apart, apart)
+    # where float32 overflows, the norm says so and `usable` is False
+    with np.errstate(over="ignore"):
+        return right_operand(apart, squares, np.float32), float(squares.max(initial=0.0))
+
+
+def search(Q: Array, probes: Array, members: Members, coarse: Coarse, k: int) -> Found | None:
+    """Return the k rows nearest to each query among those in its cells, as `probing.probe` does.
+
+    Returns None if the bounds do not tell rows apart: if float32 does not hold the norms, or so many rows are within
+    rounding of the k-th distance that they would not fit.
+
+    Notes
+    -----
+    Time: one product and one comparison per pair, and some 50 µs per cell and stage.  Memory: a tile, and 16 bytes per
+    candidate, at most 64 MB.
+    """
+    q, d = Q.shape
+    centred = Q - coarse.centre
+    squares = np.vecdot(centred, centred)
+    if not takes_single(d, float(squares.max(initial=0.0)), coarse.largest):
+        return None
+    batch = _Batch(left_operand(centred, squares, np.float32), coarse.slack(squares), k)
+    head = HEAD * k
+    for cell, queries in visits(probes[:, :1]):
+        c0, c1 = int(members.starts[cell]), int(members.starts[cell + 1])
+        batch.limit(queries, coarse.rows[c0 : min(c1, c0 + head)])
+    first, stop = 0, STAGE
+    while first < probes.shape[1]:
+        for cell, queries in visits(probes[:, first:stop]):
+            c0, c1 = int(members.starts[cell]), int(members.starts[cell + 1])
+            step = max(1, tiles.TILE_BYTES // (4 * max(1, c1 - c0)))
+            for i in range(0, len(queries), step):
+                batch.offer(queries[i : i + step], c0, coarse.rows[c0:c1])
+            if batch.count > MOST_CANDIDATES:
+                batch.reduce()
+                if batch.count > MOST_CANDIDATES // 2:
+                    return None
+        batch.reduce()
+        first, stop = stop, STAGE * stop
+    who, cols = batch.candidates()
+    return _ordered(who, members.numbers[cols], pair_distances(members.rows, Q, who, cols), q, k)
+
+
+class _Batch:
+    """The candidates of a batch of queries, and the bound below which a row becomes one."""
+
+    def __init__(self, left: Array, slack: Array, k: int) -> None:
+        self.left, self.k = left, k
+        self.slack = np.nextafter(slack.astype(np.float32), np.float32(np.inf))
+        self.bound = np.full(len(left), np.finfo(np.float32).max)
+        self.parts: list[tuple[Array, Array, Array]] = []
+        self.count = 0
+
+    def limit(self, queries: Array, right: Array) -> None:
+        """Set the limit of some queries to the k-th bound among some rows, if there are so many."""
+        if len(right) >= self.k:
+            tile = self.left.take(queries, axis=0) @ right.T
+            tile.partition(self.k - 1, axis=1)
+            self.bound[queries] = np.maximum(tile[:, self.k - 1], 0) + self.slack[queries]
+
+    def offer(self, queries: Array, c0: int, right: Array) -> None:
+        """Add those rows from c0 on whose bounds are low enough."""
+        tile = self.left.take(queries, axis=0) @ right.T
+        width = tile.shape[1]
+        flat = (tile <= self.bound.take(queries)[:, None]).ravel().nonzero()[0]
+        if len(flat):
+            where = flat // width
+            self.parts.append((queries.take(where), flat - where * width + c0, tile.ravel().take(flat)))
+            self.count += len(flat)
+
+    def reduce(self) -> None:
+        """Lower the limit of every query to its k-th bound so far plus the slack, and drop candidates beyond it."""
+        if not self.parts:
+            return
+        who, cols, values = (np.concatenate(part) for part in zip(*self.parts, strict=True))
+        np.maximum(values, 0, out=values)  # the bits of floats >= 0 ascend with them
+        order = np.argsort((who.astype(np.uint64) << np.uint64(32)) | values.view(np.uint32))
+        who, cols, values = who[order], cols[order], values[order]
+        counts = np.bincount(who, minlength=len(self.bound))
+        full = np.flatnonzero(counts >= self.k)
+        last = (np.cumsum(counts) - counts)[full] + self.k - 1
+        self.bound[full] = np.minimum(self.bound[full], values[last] + self.slack[full])
+        left = np.flatnonzero(values <= self.bound[who])
+        self.parts = [(who[left], cols[left], values[left])]
+        self.count = len(left)
+
+    def candidates(self) -> tuple[Array, Array]:
+        """Return queries and rows of the candidates, queries ascending."""
+        return self.parts[0][:2] if self.parts else (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+
+
+def _ordered(who: Array, numbers: Array, distances: Array, q: int, k: int) -> Found:
+    """Return the first k candidates of each query by (distance, number); -1 and infinity where there are fewer."""
+    order = np.lexsort((numbers, distances, who))
+    counts = np.bincount(who, minlength=q)
+    place = np.arange(len(who)) - np.repeat(np.cumsum(counts) - counts, counts)
+    chosen = place < k
+    order = order[chosen]
+    found = np.full((q, k), -1, dtype=np.int64), np.full((q, k), np.inf)
+    at = who[order], place[chosen]
+    found[0][at], found[1][at] = numbers[order], distances[order]
+    return found
