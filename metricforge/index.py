@@ -14,13 +14,14 @@ from .checks import one_of
 from .errors import InputError
 from .neighbors import Found
 from .neighbors.index import CellIndex, build, opened
+from .rows import Array
 
 if TYPE_CHECKING:
     from .metric import Metric
 
-BY = ("distance",)
+BY = ("distance", "kernel")
 SPARE = 2
-"""Candidates per neighbour that are ordered anew where the embedding is not exact."""
+"""Candidates per neighbour that are ordered anew where the embedding is not exact, or not what is searched."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,10 +33,15 @@ class Index:
     metric : Metric
     cells : CellIndex
         The embedded rows; ``cells.recall`` is the estimated share of true neighbours that a search finds.
+    by : {"distance", "kernel"}
+        What searches rank by.  For "kernel", `cells` has the rows z of the embedding as ``[z, sqrt(M² - |z|²)]`` with
+        M the largest |z|: the squared distance of ``[e, 0]`` to such a row is |e|² + M² - 2e'z, so that the nearest
+        rows have the largest inner products.
     """
 
     metric: Metric
     cells: CellIndex
+    by: str = "distance"
 
     @property
     def recall(self) -> float:
@@ -45,7 +51,9 @@ class Index:
     def search(self, A: Any, k: int = 10) -> Found:
         """Return the k nearest indexed rows of each row of A: indices and distances, nearest first.
 
-        Candidates come from the cells nearest to a row in the metric's embedding, and are ordered by exact distances:
+        With ``by="kernel"``, the rows with the largest k(a, x), and these values, largest first.
+
+        Candidates come from the cells nearest to a row in the metric's embedding, and are ordered by exact values:
         those of the embedding where it is exact, those of the metric's kernel elsewhere.
         """
         metric = self.metric
@@ -53,14 +61,20 @@ class Index:
         if _rows.is_dask(A):
             raise InputError("A is a dask array; search its chunks one by one, or use metric.neighbors")
         E = np.asarray(metric.embedding(A))
-        if metric.embedding_is_exact:
+        exact = metric.embedding_is_exact
+        if self.by == "distance" and exact:
             return self.cells.search(E, k)
-        candidates = self.cells.search(E, min(self.cells.n, SPARE * k))[0]
-        return metric._reorder(A, candidates, k)
+        wide = E if self.by == "distance" else np.column_stack([E, np.zeros(len(E), dtype=E.dtype)])
+        candidates = self.cells.search(wide, min(self.cells.n, SPARE * k))[0]
+        if exact:
+            return _largest_products(E, candidates, self.cells.rows_of(candidates)[..., :-1], k)
+        if metric.rows is None:
+            raise InputError("this metric keeps no training rows, and its embedding is not exact; learn it again")
+        return metric._reorder(A, candidates, k, self.by)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the index to a folder of plain arrays, which `Metric.index` opens without building it again."""
-        self.cells.save(folder, metric=_digest(self.metric))
+        self.cells.save(folder, metric=_digest(self.metric), by=self.by)
 
 
 def make(metric: Metric, k: int, recall: float, by: str, path: str | os.PathLike[str] | None) -> Index:
@@ -72,12 +86,51 @@ def make(metric: Metric, k: int, recall: float, by: str, path: str | os.PathLike
             raise InputError(f"{os.fspath(path)!r} is the index of another metric; remove it, or choose another path")
         if metric.rows is not None and cells.n != _rows.count(metric.rows):
             raise InputError(f"{os.fspath(path)!r} has {cells.n} rows, but the metric has {_rows.count(metric.rows)}")
-        return Index(metric, cells)
+        if described.get("by", by) != by:
+            raise InputError(f"{os.fspath(path)!r} is an index by {described['by']}, not by {by}; choose another path")
+        return Index(metric, cells, by)
     if metric.rows is None:
         raise InputError("this metric keeps no training rows to index; learn it again, or open an index with path=")
     k = min(k, max(1, _rows.count(metric.rows) - 1))
     Z = metric.embedding(metric.rows)
-    return Index(metric, build(Z, k=k, recall=recall, seed=metric.seed, folder=path, metric=_digest(metric)))
+    as_query = None
+    if by == "kernel":
+        reach = float(_rows.fold(_longest, max, Z))
+        Z = _rows.map_rows(_Lifted(reach), Z, Z.shape[1] + 1, Z.dtype)
+        as_query = _flattened
+    about = {"metric": _digest(metric), "by": by}
+    cells = build(Z, k=k, recall=recall, seed=metric.seed, folder=path, as_query=as_query, **about)
+    return Index(metric, cells, by)
+
+
+def _longest(Z: Array) -> float:
+    """Return the largest squared norm of a row."""
+    return float(np.vecdot(Z, Z, dtype=np.float64).max())
+
+
+@dataclass(frozen=True)
+class _Lifted:
+    """Rows z as ``[z, sqrt(reach - |z|²)]``, which all have the squared norm ``reach``."""
+
+    reach: float
+
+    def __call__(self, Z: Array) -> Array:
+        left = np.maximum(self.reach - np.vecdot(Z, Z, dtype=np.float64), 0)
+        return np.column_stack([Z, np.sqrt(left)])
+
+
+def _flattened(Z: Array) -> Array:
+    """Return lifted rows as queries: the last column is 0."""
+    Q = np.array(Z)
+    Q[:, -1] = 0
+    return Q
+
+
+def _largest_products(E: Array, candidates: Array, Z: Array, k: int) -> Found:
+    """Return the k candidates with the largest inner products of each query, given their rows (q, c, d)."""
+    products = np.vecdot(Z, E[:, None], dtype=np.float64)
+    order = np.lexsort((candidates, -products), axis=1)[:, :k]
+    return np.take_along_axis(candidates, order, axis=1), np.take_along_axis(products, order, axis=1)
 
 
 def _digest(metric: Metric) -> str:

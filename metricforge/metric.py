@@ -223,8 +223,8 @@ class Metric:
             The number of neighbours for which ``recall`` is to hold; searches may ask for any other number.
         recall : float in (0, 1]
             The share of true neighbours to find, estimated on a sample; 1 compares all rows.
-        by : {"distance"}
-            What nearest means.
+        by : {"distance", "kernel"}
+            "kernel": searches return the rows with the largest k(a, x), and these values, as `neighbors` does.
         path : path, optional
             A folder.  If it exists, the index there is opened without being built again; otherwise it is written
             there, and the rows are mapped into memory.  Training rows may then be a dask array.
@@ -389,14 +389,15 @@ class Metric:
     def _training(self) -> Array:
         return np.asarray(self.embedding(self.rows))
 
-    def _reorder(self, A: Any, candidates: Array, k: int) -> tuple[Array, Array]:
+    def _reorder(self, A: Any, candidates: Array, k: int, by: str = "distance") -> tuple[Array, Array]:
+        """Return the k best candidates of each row of A by exact distances or kernel values, and these."""
         q, c = candidates.shape
         D = np.empty((q, c))
-        paired = _PairedDistance(self.kernel)
+        paired = self.kernel.paired if by == "kernel" else _PairedDistance(self.kernel)
         for part in _rows.blocks(q, 8 * c * max(self.embedding.columns, _rows.width(A) or 1)):
             who = np.repeat(np.arange(q)[part], c)
             D[part] = paired(A[who], _rows.take(self.rows, candidates[part].ravel())).reshape(-1, c)
-        order = np.lexsort((candidates, D), axis=1)[:, :k]
+        order = np.lexsort((candidates, -D if by == "kernel" else D), axis=1)[:, :k]
         return np.take_along_axis(candidates, order, axis=1), np.take_along_axis(D, order, axis=1)
 
     def _check(self, X: Any, name: str) -> Any:

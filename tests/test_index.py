@@ -57,3 +57,34 @@ def test_the_command_builds_and_searches(linear, tmp_path, capsys):
     assert main(call) == 0
     found = json.loads(capsys.readouterr().out)
     np.testing.assert_array_equal(found["indices"], linear.neighbors(X[1::2], k=2)[0])
+
+
+def test_the_largest_kernel_values_are_found(linear, tmp_path):
+    index = linear.index(recall=1.0, by="kernel", path=tmp_path / "by.index")
+    indices, values = index.search(X[1::2], k=4)
+    wanted = linear.neighbors(X[1::2], k=4, by="kernel")
+    np.testing.assert_array_equal(indices, wanted[0])
+    np.testing.assert_allclose(values, wanted[1], rtol=1e-9)
+    assert (indices != linear.neighbors(X[1::2], k=4)[0]).any()  # distances rank otherwise
+    with pytest.raises(InputError, match="by kernel, not by distance"):
+        linear.index(path=tmp_path / "by.index")
+
+
+def test_kernel_values_of_an_inexact_embedding_are_those_of_the_kernel():
+    metric = mf.learn(X[::2], Y[::2], method="krca", kernel=mf.kernels.RBF(1e-5), rank=20)
+    indices, values = metric.index(recall=1.0, by="kernel").search(X[1:9:2], k=3)
+    np.testing.assert_allclose(values, np.take_along_axis(metric.kernel(X[1:9:2], X[::2]), indices, axis=1))
+
+
+def test_the_recall_by_kernel_is_that_of_queries():
+    rng = np.random.default_rng(0)
+    centres = rng.standard_normal((40, 8))
+    rows = (centres[rng.integers(40, size=20_000)] + 0.4 * rng.standard_normal((20_000, 8))).astype(np.float32)
+    metric = mf.learn(rows[:19_000], mf.Labels(np.arange(19_000) % 2), method="euclidean", kernel="linear")
+    index = metric.index(by="kernel")
+    found = index.search(rows[19_000:], k=10)[0]
+    wanted = metric.neighbors(rows[19_000:], k=10, by="kernel")[0]
+    share = np.mean([len(set(f) & set(w)) for f, w in zip(found, wanted, strict=True)]) / 10
+    assert share >= 0.93
+    assert abs(index.recall - share) < 0.05
+    assert index.cells.probes < index.cells.cells.count  # not by comparing all

@@ -6,8 +6,9 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,16 @@ class CellIndex:
             found[0][part], found[1][part] = probe(Q[part], probes, self.members, k) if near is None else near
         return found
 
+    def rows_of(self, numbers: Array) -> Array:
+        """Return the indexed rows of these numbers."""
+        return np.asarray(self.members.rows[self._places[numbers]])
+
+    @cached_property
+    def _places(self) -> Array:
+        places = np.empty(self.n, dtype=np.int64)
+        places[self.members.numbers] = np.arange(self.n)
+        return places
+
     def save(self, folder: str | os.PathLike[str], **description: Any) -> None:
         """Write the index to a folder, which is complete or not there; one that is there is replaced."""
         target = Path(folder)
@@ -99,6 +110,7 @@ def build(
     recall: float = 0.95,
     seed: int = 0,
     folder: str | os.PathLike[str] | None = None,
+    as_query: Callable[[Array], Array] | None = None,
     **description: Any,
 ) -> CellIndex:
     """Index rows for the search of new rows.
@@ -114,6 +126,8 @@ def build(
     seed : int
     folder : path, optional
         Write the rows there, and map them into memory: an index can then be larger than memory.
+    as_query : callable, optional
+        ``as_query(rows)`` returns what rows would be as queries, if they differ; the recall is that of such queries.
     **description
         What else to write into the folder's description, as JSON.
 
@@ -129,7 +143,7 @@ def build(
     recall, seed = number(recall, "recall", above=0, most=1), whole_number(seed, "seed", 0)
     count = index_count(n)
     cells = learn_cells(np.asarray(take(Z, sample_rows(n, count, seed))), count, seed)
-    probes, estimate = _probes(Z, cells, k, recall, seed)
+    probes, estimate = _probes(Z, cells, k, recall, seed, as_query)
     home = np.empty(n, dtype=np.int64)
     for part, rows in _parts(Z):
         home[part] = cells.nearest(rows, 1)[:, 0]
@@ -220,13 +234,16 @@ def _ascends(starts: Array, end: int) -> bool:
     return bool(starts[0] == 0 and starts[-1] == end and (np.diff(starts) >= 0).all())
 
 
-def _probes(Z: Any, cells: Cells, k: int, recall: float, seed: int) -> tuple[int, float]:
+def _probes(
+    Z: Any, cells: Cells, k: int, recall: float, seed: int, as_query: Callable[[Array], Array] | None
+) -> tuple[int, float]:
     """Return how many cells to search, and the recall to expect; all cells if fewer would not do."""
     n = Z.shape[0]
     if n == 1 or recall == 1:
         return cells.count, 1.0
     chosen = pilot_rows(n, seed)
     Q = np.asarray(take(Z, chosen))
+    Q = Q if as_query is None else as_query(Q)
     # one more than wanted: the row itself is among them
     most = min(n, 2 * k + 1)
     near, distances = (np.asarray(gathered(part)) for part in search(Z, most, queries=Q, method="exact"))

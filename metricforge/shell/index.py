@@ -14,6 +14,7 @@ def _arguments(parser: ArgumentParser) -> None:
     add("data", nargs="?", help="rows whose neighbours to find (default: build the index only)")
     add("-k", type=int, default=10, help="how many neighbours (default: 10)")
     add("--recall", type=float, default=0.95, help="the share of true neighbours to find (default: 0.95)")
+    add("--by", choices=("distance", "kernel"), default="distance", help="what to rank by (default: distance)")
     add("--among", metavar="FILE", help="rows to index (default: the training rows the metric keeps)")
     add("--folder", metavar="FOLDER", help="where the index is (default: the metric's name with .index)")
     _output(parser)
@@ -33,7 +34,7 @@ def run(args: Namespace) -> None:
     with cluster.connected(args.scheduler):
         if args.among:
             metric = replace(metric, rows=metric.kernel.check(read_for(metric, args.among, args).rows, "--among"))
-        index = metric.index(k=args.k, recall=args.recall, path=folder)
+        index = metric.index(k=args.k, recall=args.recall, by=args.by, path=folder)
         if args.data:
             rows = read_for(metric, args.data, args).rows
             indices, distances = index.search(gathered(rows), k=args.k)
