@@ -83,6 +83,7 @@ AT_THE_TOP = {
     "sklearn": {"estimators.learner", "estimators.validation", "estimators.rule"},
     "numba": {"neighbors.bits", "kcr.loops", "lmnn.loops", "lpdesign.gaussian", "nca.loops"},
     "highspy": {"lpdesign.highs"},
+    "distributed": {"rows.allocation"},
 }
 
 
