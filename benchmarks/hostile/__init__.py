@@ -2,7 +2,8 @@
 
 ``python -m benchmarks.run hostile [--cases N] [--seed S] [--parts api,files]`` runs the campaign.  A case depends
 on its part, seed and number only; ``--replay api:7:1234`` repeats it.  N is the number of API cases and of model files;
-the other parts are scaled with it.
+the other parts are scaled with it.  ``--journal FILE`` keeps the outcomes: the same command again continues where it
+stopped, for instance after ``--seconds``, and the table is about all outcomes in the file.
 
 ====================  ==================================================================================================
 ``api``               methods × hints × kernels × options × difficult rows, and the other entries of the API
@@ -95,6 +96,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--parts", default=",".join(PARTS), help="which parts, separated by commas")
     parser.add_argument("--replay", metavar="PART:SEED:NUMBER", help="run one case again and show it")
     parser.add_argument("--out", metavar="FILE", help="write all findings there, as lines of JSON")
+    parser.add_argument("--journal", metavar="FILE", help="keep outcomes there, and skip cases that it has")
+    parser.add_argument("--seconds", type=float, help="stop after about this many seconds of wall time")
 
 
 def run(
@@ -104,13 +107,21 @@ def run(
     parts: str = ",".join(PARTS),
     replay: str | None = None,
     out: str | None = None,
+    journal: str | None = None,
+    seconds: float | None = None,
 ) -> Table | None:
     if replay:
         show(replay)
         return None
     campaign = Campaign()
-    for part in parts.split(","):
-        sweep(campaign, part, seed, _numbers(part, QUICK if quick else cases / CASES), report=True)
+    end = None if seconds is None else time.monotonic() + seconds
+    with Journal(journal) as kept:
+        kept.restore(campaign)
+        for part in parts.split(","):
+            numbers = _numbers(part, QUICK if quick else cases / CASES)
+            left = [number for number in numbers if f"{part}:{seed}:{number}" not in kept.names]
+            if left and (end is None or time.monotonic() < end):
+                sweep(campaign, part, seed, left, end=end, report=True, journal=kept)
     found = list(campaign.findings())
     if out:
         Path(out).write_text("".join(json.dumps(each) + "\n" for each in found))
@@ -129,14 +140,61 @@ def _numbers(part: str, share: float) -> range:
     return range(max(1, round(PARTS[part].cases * share)))
 
 
+class Journal:
+    """Outcomes on disk, one line each, so that a campaign can be run in portions; without a path it keeps nothing."""
+
+    def __init__(self, path: str | None = None) -> None:
+        self.path = None if path is None else Path(path)
+        self.names: set[str] = set()
+
+    def __enter__(self) -> Journal:
+        self.file = None if self.path is None else self.path.open("a", encoding="utf-8")
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self.file is not None:
+            self.file.close()
+
+    def restore(self, campaign: Campaign) -> None:
+        """Add the outcomes of earlier portions; an incomplete last line is ignored."""
+        if self.path is None:
+            return
+        for line in self.path.read_text(encoding="utf-8").splitlines():
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue
+            self.names.add(entry["name"])
+            campaign.add(entry["name"], Outcome.loads(json.dumps(entry["outcome"])))
+            campaign.seconds[entry["name"].partition(":")[0]] += entry["cpu"]
+
+    def write(self, name: str, outcome: Outcome, cpu: float) -> None:
+        self.names.add(name)
+        if self.file is not None:
+            self.file.write(json.dumps({"name": name, "cpu": cpu, "outcome": json.loads(outcome.dumps())}) + "\n")
+            self.file.flush()
+
+
 def sweep(
-    campaign: Campaign, part: str, seed: int, numbers: Any, *, end: float | None = None, report: bool = False
+    campaign: Campaign,
+    part: str,
+    seed: int,
+    numbers: Any,
+    *,
+    end: float | None = None,
+    report: bool = False,
+    journal: Journal | None = None,
 ) -> None:
     """Run cases of a part, at most until the time ``end``."""
     began = last = time.monotonic()
     with Worker(part) as worker:
         for done, number in enumerate(numbers, 1):
-            campaign.add(f"{part}:{seed}:{number}", worker.run(seed, number))
+            name, before = f"{part}:{seed}:{number}", worker.cpu
+            outcome = worker.run(seed, number)
+            campaign.add(name, outcome)
+            campaign.seconds[part] += worker.cpu - before
+            if journal is not None:
+                journal.write(name, outcome, worker.cpu - before)
             now = time.monotonic()
             if report and now - last > 60:
                 last = now
@@ -144,7 +202,6 @@ def sweep(
                 print(f"{part}: {done} of {len(numbers)}, {bad} bad, {now - began:.0f} s", file=sys.stderr, flush=True)
             if end is not None and now > end:
                 break
-        campaign.seconds[part] += worker.cpu
 
 
 def bounded(part: str, cases: int, seconds: float = 60, *, seed: int = 0) -> Campaign:

@@ -407,7 +407,9 @@ def simplenpkl(trial: Trial, rng: Rng) -> None:
     trial.check(np.square(K).sum() <= options["B"] * (1 + 1e-6), Verdict.CERTIFICATE, "simplenpkl: tr(KK) exceeds B")
     start = project(-gradient(np.zeros((n, n))) * radius)
     few = oracle if n <= 14 else None
-    program = Program(value, gradient, project, K, [start, np.zeros((n, n))], few, abs)
+    zero = np.zeros((n, n))
+    least = 1e-3 * value(zero)[0] if loss != "linear" else 0.0  # as the page says
+    program = Program(value, gradient, project, K, [start, zero], few, lambda v: max(abs(v), least))
     check(trial, rng, "simplenpkl", report, options["tol"], program)
 
 

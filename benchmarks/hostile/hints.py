@@ -330,4 +330,10 @@ def plain(rng: Rng, n: int, method: str = "") -> Hint:
         return Hint(lambda: mf.Pairs.from_labels(y, n_pairs=60), "plain Pairs")
     if kind == "triplets":
         return Hint(lambda: mf.Triplets.from_labels(y, n_triplets=60), "plain Triplets")
+    if kind == "other" and rng.random() < 0.5:
+        values = rng.normal(size=n)
+        return Hint(lambda: mf.Targets(values), "plain Targets")
+    if kind == "other" and n >= 4:
+        quads = np.stack([rng.permutation(n)[:4] for _ in range(20)])
+        return Hint(lambda: mf.Quadruplets(quads, n=n), "plain Quadruplets")
     return Hint(lambda: mf.Labels(y), "plain Labels")

@@ -160,7 +160,7 @@ class Trial:
         if _of_sklearn(error):
             self.refusal = text[:400]
             return
-        if type(error).__module__ != "metricforge.errors":
+        if not _of_library(error):
             where = site_of(traceback.extract_tb(error.__traceback__))
             detail = f"{what}: {type(error).__name__}: {' '.join(text.split())[:300]}"
             self.find(Verdict.RAW, f"{type(error).__name__} at {where}", detail)
@@ -187,9 +187,11 @@ class Trial:
         """Record every warning that the library does not catch, with the function that caused it."""
 
         def hear(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
-            if category.__module__ == "metricforge.errors" or filename.endswith(SKLEARN_CHECKS):
+            if category.__module__ == "metricforge.errors" or category.__name__ == "DataConversionWarning":
                 return
             where = site_of(traceback.extract_stack(sys._getframe(1)), f"{Path(filename).name}")
+            if category in (UserWarning, FutureWarning) and where.startswith("metricforge_classics"):
+                return  # sentences for the caller, which metric-learn also shows
             text = " ".join(str(message).split())[:200]
             self.find(Verdict.WARNED, f"{category.__name__} at {where}", f"{what}: {text}")
 
@@ -205,14 +207,23 @@ class Trial:
         return Outcome(verdict, self.description, self.findings, self.refusal, self.figures)
 
 
+def _of_library(error: BaseException) -> bool:
+    """Return whether an exception is one of ``metricforge.errors``, or of a plugin of ours that derives from them."""
+    return any(kind.__module__ == "metricforge.errors" for kind in type(error).__mro__)
+
+
 def _of_sklearn(error: BaseException) -> bool:
-    """Return whether scikit-learn's own validation raised, as its users expect of an estimator."""
+    """Return whether this is an error that scikit-learn's own tests of estimators ask for.
+
+    These are other column names than in fit, an unknown parameter, and use before fit.
+    """
     frames = traceback.extract_tb(error.__traceback__)
-    own = any(frame.filename.endswith(SKLEARN_CHECKS) for frame in frames[-3:])  # below them, NumPy's conversion
-    return isinstance(error, ValueError | TypeError) and own and type(error).__module__ == "builtins"
+    own = any(frame.filename.endswith(SKLEARN_CHECKS) and frame.name in SKLEARN_ERRORS for frame in frames)
+    return isinstance(error, ValueError) and own
 
 
 SKLEARN_CHECKS = ("sklearn/utils/validation.py", "sklearn/utils/multiclass.py", "sklearn/base.py")
+SKLEARN_ERRORS = ("_check_feature_names", "set_params", "check_is_fitted")
 
 
 def site_of(frames: Any, otherwise: str = "") -> str:

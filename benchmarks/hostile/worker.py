@@ -74,7 +74,7 @@ PARTS = {
     "files": Part(10_000),
     "tables": Part(500),
     "memory": Part(58, 120, numbered=True, alone=True),
-    "faults": Part(52, 180, numbered=True, alone=True),
+    "faults": Part(60, 180, numbered=True, alone=True),
     "soak": Part(1, 1800, numbered=True, alone=True),
 }
 
@@ -221,7 +221,8 @@ class Frame:
 def environment(**more: str) -> dict[str, str]:
     """Return the environment variables of the campaign's processes."""
     plain = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    own = {"METRICFORGE_MEMORY": str(BUDGET), "METRICFORGE_PROGRESS": "0", "PYTHONPATH": str(ROOT)}
+    path = os.pathsep.join([str(ROOT), str(ROOT / "plugins"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    own = {"METRICFORGE_MEMORY": str(BUDGET), "METRICFORGE_PROGRESS": "0", "PYTHONPATH": path}
     return {**os.environ, **plain, **own, **more}
 
 
