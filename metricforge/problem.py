@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, InitVar, dataclass, field, fields, is_dataclass
+from dataclasses import KW_ONLY, InitVar, dataclass, field, fields, is_dataclass, replace
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -26,7 +26,7 @@ class Status(StrEnum):
     STATIONARY = "stationary"
     """The problem is not convex: the gradient is within the tolerance, and other local optima may exist."""
     TRUNCATED = "truncated"
-    """Optimal among the kernels of the rank that was asked for; the certificate is about kernels of any rank."""
+    """Restricted to the rank that was asked for; the certificate is about kernels of any rank."""
     STALLED = "stalled"
     """No step improved the certificate further, before it was within the tolerance and before the limits."""
     ITERATION_LIMIT = "iteration_limit"
@@ -220,7 +220,15 @@ class Solver(ABC):
                 f"for instance with constraint.to(mf.{self.accepts[0].__name__}), or choose another method"
             )
         problem.constraint.check(problem.n)
-        return self.checked(self._solve(problem))
+        return self.checked(self.plain()._solve(problem))
+
+    def plain(self) -> Self:
+        """Return this solver with NumPy's numbers in its options as Python's, whose arithmetic does not overflow."""
+        if not is_dataclass(self):
+            return self
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
+        numpy = {name: value.item() for name, value in values.items() if isinstance(value, np.number)}
+        return replace(self, **numpy) if numpy else self
 
     def checked(self, solution: Solution, since: Kernel | None = None) -> Solution:
         """Return the solution, or raise SolverError if it is not a Solution or not finite.

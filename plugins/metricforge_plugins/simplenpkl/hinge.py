@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 DIRECTIONS = 40
 """Directions of earlier steps that the model keeps besides the eigenvectors at its center."""
+LEAST_VALUE = 1e-3
+"""The smallest value that ``tol`` is relative to, as a share of the loss at K = 0: the optimum may be 0."""
 CORRECTIONS, MODEL_STEPS, MODEL_GAP = 20, 100, 0.03
 """L-BFGS-B on the model: corrections kept, maximal number of steps, and the share of the true gap at which it stops."""
 
@@ -70,8 +72,12 @@ class Dual:
         return max(0.0, self.upper - self.lower)
 
     def closed(self) -> bool:
-        """Return whether the gap is at most ``tol`` times the value."""
-        return self.gap <= self.tol * max(1.0, abs(self.upper))
+        """Return whether the gap is at most ``tol`` times the value, or 1/1000 of the loss at K = 0 if that is more."""
+        return self.within(self.upper)
+
+    def within(self, value: float) -> bool:
+        """Return whether a value is optimal to ``tol``."""
+        return value - self.lower <= self.tol * max(abs(value), LEAST_VALUE * self.loss(np.zeros(self.pairs.p)))
 
     def evaluate(self, alpha: Array) -> Array:
         """Solve the eigenproblem at α, update both bounds, and return the gradient."""
@@ -108,10 +114,24 @@ class Dual:
         assert self._last is not None
         V, s, _ = np.linalg.svd(E, full_matrices=False)
         part = replace(self._last, w=s**2, V=V)
-        full = float(np.sqrt(self.B)) / part.norm if s.any() else 0.0
-        smooth = full * float(part.w @ (V * (self.laplacian @ V)).sum(axis=0))
-        self._offer(part, full, smooth, self.pairs.agreement(V, full * part.w))
+        self._offer(part, *self._multiple(part))
         self.trace[-1] = (self.upper, self.gap)
+
+    def restricted(self, rank: int) -> tuple[float, float]:
+        """Return the value of the best multiple of the ``rank`` largest eigenpairs of the best K, and its factor."""
+        assert self.best is not None
+        part, factor = self.best
+        if rank >= len(part.w):
+            return self.upper, factor
+        full, smooth, agreement = self._multiple(replace(part, w=part.w[:rank], V=part.V[:, :rank]))
+        shrink, value = self._along(smooth, agreement)
+        return value, shrink * full
+
+    def _multiple(self, part: PositivePart) -> tuple[float, float, Array]:
+        """Return the factor with which V diag(w) V' reaches the bound, tr(LK) and t_ij K_ij there."""
+        full = float(np.sqrt(self.B)) / part.norm if part.w.any() else 0.0
+        smooth = full * float(part.w @ (part.V * (self.laplacian @ part.V)).sum(axis=0))
+        return full, smooth, self.pairs.agreement(part.V, full * part.w)
 
     def _offer(self, part: PositivePart, full: float, smooth: float, agreement: Array) -> None:
         """Keep K = full V diag(w) V', or a fraction of it, if it is the best so far; smooth = tr(LK)."""

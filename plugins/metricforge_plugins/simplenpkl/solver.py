@@ -96,7 +96,8 @@ class SimpleNPKL(Solver):
         Use only this share of the pairs: those at the rows where the base kernel has the smallest margins.
     eigensolver : {"auto", "lanczos", "primme", "arpack", "dense"}, or the name of a registered eigensolver
     tol : float > 0
-        Hinge losses: the relative gap to reach.  Linear: 1/100 of the residual of the eigenvectors, which enters the
+        Hinge losses: the gap to reach, relative to the objective (to 1/1000 of the loss at K = 0 where the objective
+        is less).  Linear: 1/100 of the residual of the eigenvectors, which enters the
         objective squared.
     max_iter : int
         The maximal number of eigenproblems of the hinge losses.
@@ -221,7 +222,7 @@ class SimpleNPKL(Solver):
         return int(self.n_neighbors), ()
 
     def _status(self, found: SpectralSolution) -> Status:
-        if found.converged and self.loss == "linear" and not found.part.complete:
+        if found.converged and found.short:
             return Status.TRUNCATED
         if found.converged:
             return Status.OPTIMAL
@@ -242,7 +243,9 @@ class SimpleNPKL(Solver):
             value, lower = -float(np.sqrt(B)) * part.norm, -float(np.sqrt(B)) * part.upper
             factor = np.sqrt(B) / part.norm
             trace = [(value, value - lower)]
-            return SpectralSolution(part, factor, value, lower, trace, part.n_products, part.converged)
+            return SpectralSolution(
+                part, factor, value, lower, trace, part.n_products, part.converged, not part.complete
+            )
         # the dual point of K = 0 is α = Cw, so K = 0 is optimal exactly if this A has no positive eigenvalue
         if not len(find(A, 1, tol=self.tol / 10).w):
             raise self._zero_is_optimal(graph, pairs)
@@ -262,7 +265,11 @@ class SimpleNPKL(Solver):
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        return SpectralSolution(*dual.best, dual.upper, dual.lower, dual.trace, dual.products, closed)
+        # the point returned has n_components columns, so the certificate is about them
+        part, rank = dual.best[0], self.n_components or len(dual.best[0].w)
+        value, factor = dual.restricted(rank)
+        short = closed and not dual.within(value)
+        return SpectralSolution(part, factor, value, dual.lower, dual.trace, dual.products, closed, short)
 
     def _zero_is_optimal(self, graph: NeighborGraph, pairs: SignedPairs) -> InputError:
         """Return the error for K = 0, with the smallest C for which K is not 0."""
@@ -302,10 +309,15 @@ class SimpleNPKL(Solver):
                 "the embedding has one column, so after normalisation every distance between training rows is 0 or 2; "
                 f"a larger C (now {self.C:g}) or a smaller n_neighbors gives more columns"
             )
-        if not found.part.complete and self.loss == "linear":
+        if found.short:
+            what = (
+                "is optimal among"
+                if self.loss == "linear"
+                else "has the largest eigenvectors of the optimum, as one of"
+            )
             notes.append(
-                f"the embedding is optimal among those of rank {len(found.part.w)}; the gap is to the optimum of any "
-                "rank, which n_components=None gives"
+                f"the embedding {what} those of rank {E.shape[1]}; the gap is to the optimum of any rank, which "
+                "n_components=None gives"
             )
         return tuple(notes)
 
@@ -318,7 +330,10 @@ def _features(space: Space) -> FeatureMap:
 
 
 class SpectralSolution(NamedTuple):
-    """The solution K = V diag(factor · w) V', its value and a lower bound on the optimum."""
+    """The solution K = V diag(factor · w) V', its value and a lower bound on the optimum.
+
+    ``short`` says that eigenpairs beyond ``n_components`` would improve it.
+    """
 
     part: PositivePart
     factor: float
@@ -327,6 +342,7 @@ class SpectralSolution(NamedTuple):
     trace: list[tuple[float, float]]
     products: int
     converged: bool
+    short: bool
 
 
 def _embedding(found: SpectralSolution, most: int | None) -> Array:
