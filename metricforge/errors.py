@@ -26,6 +26,10 @@ class UnknownNameError(InputError, KeyError):
         return str(self.args[0]) if self.args else ""
 
 
+class InputTypeError(InputError, TypeError):
+    """An argument of an estimator has a type for which scikit-learn's users expect a ``TypeError``."""
+
+
 class NotAcceptedError(InputError):
     """A solver was given a kind of constraint that it cannot use."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import rows as _rows
-from .checks import one_of
+from .checks import number, one_of, whole_number
 from .errors import InputError
 from .neighbors import Found
 from .neighbors.index import CellIndex, build, opened
@@ -58,6 +58,7 @@ class Index:
         """
         metric = self.metric
         A = metric._check(A, "A")
+        k = whole_number(k, "k", most=self.cells.n, most_is="the number of indexed rows")
         if _rows.is_dask(A):
             raise InputError("A is a dask array; search its chunks one by one, or use metric.neighbors")
         E = np.asarray(metric.embedding(A))
@@ -80,6 +81,7 @@ class Index:
 def make(metric: Metric, k: int, recall: float, by: str, path: str | os.PathLike[str] | None) -> Index:
     """Build the index of a metric, or open the one at ``path``."""
     one_of(by, "by", BY)
+    k, recall = whole_number(k, "k"), number(recall, "recall", above=0, most=1)
     if path is not None and Path(path).exists():
         cells, described = opened(path)
         if described.get("metric") not in (None, _digest(metric)):

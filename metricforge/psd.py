@@ -59,9 +59,11 @@ def smallest_eigenvalue(A: Any) -> float:
 def symmetric(A: Any) -> Array:
     """Return A as a symmetric float64 array; raise InputError with the worst entry if it is not symmetric."""
     try:
+        if np.iscomplexobj(A):
+            raise TypeError
         A = np.asarray(A, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"A must be a square array of numbers, got {shown(A)}") from None
+        raise InputError(f"A must be a square array of real numbers, got {shown(A)}") from None
     if A.ndim != 2 or A.shape[0] != A.shape[1]:
         raise InputError(f"A must be a square matrix, got shape {A.shape}")
     if not np.isfinite(A).all():

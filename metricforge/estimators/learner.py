@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from .. import rows as _rows
 from ..checks import nearest, shown
@@ -21,7 +21,7 @@ from ..kernels import Kernel
 from ..learning import find_kernel, find_method, find_solver, learn_named, method_of
 from ..metric import Metric
 from ..problem import Solver
-from .validation import validated
+from .validation import check_lengths, one_column, validated
 
 COMPONENTS = ("kernel", "solver")
 
@@ -210,8 +210,8 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                 "y and constraints are None: this MetricLearner requires y to be passed, but the target y is None; "
                 "give class labels y, or constraints=mf.Pairs(...)"
             )
-        relations = y if isinstance(y, Constraint) else self._kind().of_values(column_or_1d(y, warn=True))
-        check_consistent_length(X, relations)
+        relations = y if isinstance(y, Constraint) else self._kind().of_values(one_column(y))
+        check_lengths(X, relations)
         return relations
 
     def _kind(self) -> type[Constraint]:

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from .. import neighbors
 from .. import rows as _rows
@@ -20,7 +20,7 @@ from ..learning import providing
 from ..metric import Metric
 from ..space import check_memory
 from .learner import MetricLearner
-from .validation import validated
+from .validation import check_lengths, one_column, validated
 
 Array = NDArray[Any]
 
@@ -93,8 +93,8 @@ class KernelRule(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self._takes_arrays(X):
             X, y = validated(self, X, y)
         else:
-            y = column_or_1d(y, warn=True)
-            check_consistent_length(X, y)
+            y = one_column(y)
+            check_lengths(X, y)
         if y.dtype.kind == "f" and (y != np.rint(y)).any():  # scikit-learn's own check also warns of small classes
             raise InputError("y: Unknown label type: continuous; give classes, not numbers with fractions")
         try:

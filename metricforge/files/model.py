@@ -31,6 +31,7 @@ import numpy as np
 
 from .. import __version__
 from ..errors import InputError, MissingPluginError, ModelFileError, UnknownNameError
+from ..kernels import Kernel
 from ..problem import Certificate
 from ..registry import registry
 from ..rows import is_dask, is_sparse
@@ -49,6 +50,8 @@ PLAIN = {
     "origin": Origin,
     "preparation": Preparation,
 }
+NUMERIC = (Kernel, FeatureMap, Stacked)
+"""Parts whose arrays are finite numbers, or strings as Python objects."""
 OPTIONAL = ("solver", "start")
 """Parts without which a metric can be used: their plugins may be missing."""
 CORE_1 = (
@@ -435,4 +438,13 @@ class _Unpacker:
             raise ModelFileError(
                 f"{self.shown}: {cls.__name__} has no field {sorted(stray)[0]!r} in the installed version"
             )
-        return {name: self.unpack(part) for name, part in value["fields"].items()}
+        found = {name: self.unpack(part) for name, part in value["fields"].items()}
+        if issubclass(cls, NUMERIC):  # `check_finite` let nothing else out of a solver
+            for name, part in found.items():
+                if isinstance(part, np.ndarray) and part.dtype != object and not _is_finite(part):
+                    raise ValueError(f"{cls.__name__}.{name} is not an array of finite numbers")
+        return found
+
+
+def _is_finite(array: Any) -> bool:
+    return array.dtype.kind in "biu" or (array.dtype.kind == "f" and bool(np.isfinite(array).all()))

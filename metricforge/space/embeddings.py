@@ -41,7 +41,7 @@ def _stack(kernel: Mixture, X: Any, rank: str | int, seed: int) -> Stacked:
             raise InputError(
                 "kernel: a sum with a negative weight has no Euclidean embedding; use distance() or kernel()"
             )
-        if weight == 0:
+        if weight == 0 and any(kernel.weights):  # a sum of zeros is embedded in zeros
             continue
         inside = embedding(part, X, rank, seed=seed)
         maps.extend(one.scaled(weight) for one in parts_of(inside))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..checks import whole_number
 from ..constraints import Constraint
 from ..errors import InputError
 from ..rows import draw
@@ -56,9 +57,9 @@ def clusters_by_silhouette(
     best: KMeansResult | None = None
     from sklearn.metrics import silhouette_score
 
-    for k in tried:
+    for k in [whole_number(k, "tried", least=2) for k in tried]:
         if k >= len(Z):
-            break
+            continue
         try:
             found = constrained_kmeans(Z, k, constraint, seed=seed)
         except InputError:

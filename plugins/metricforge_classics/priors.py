@@ -10,11 +10,16 @@ from sklearn.utils import check_random_state
 
 from metricforge.checks import one_of
 from metricforge.errors import InputError
+from metricforge.estimators.validation import own_errors
 
 from .rows import Array
 
 PRIORS = ("identity", "covariance", "random")
 INITS = ("auto", "identity", "pca", "lda", "random")
+
+
+class SingularPriorError(InputError, np.linalg.LinAlgError):
+    """The prior metric has no inverse; metric-learn raises a ``LinAlgError``."""
 
 
 def prior_factor(prior: Any, X: Array, random_state: Any) -> Array | None:
@@ -31,9 +36,13 @@ def prior_factor(prior: Any, X: Array, random_state: Any) -> Array | None:
             G = check_random_state(random_state).randn(d, d)
             M = G @ G.T + 0.1 * d * np.eye(d)
         else:
-            w, V = np.linalg.eigh(np.atleast_2d(np.cov(np.unique(X, axis=0), rowvar=False)))
+            with np.errstate(over="ignore", invalid="ignore"):
+                C = np.atleast_2d(np.cov(np.unique(X, axis=0), rowvar=False))
+            if not np.isfinite(C).all():
+                raise InputError("X: its covariance overflows; rescale the columns, or choose another prior")
+            w, V = np.linalg.eigh(C)
             if w[0] <= d * np.finfo(float).eps * w[-1]:
-                raise np.linalg.LinAlgError(
+                raise SingularPriorError(
                     "prior='covariance': the covariance of the rows is singular; choose another prior, or remove "
                     "columns that depend on others"
                 )
@@ -48,7 +57,7 @@ def prior_factor(prior: Any, X: Array, random_state: Any) -> Array | None:
     if w[0] < -1e-10 * abs(w[-1]):
         raise InputError(f"prior must be positive definite, it has the eigenvalue {w[0]:.3g}")
     if w[0] <= d * np.finfo(float).eps * w[-1]:
-        raise np.linalg.LinAlgError("prior must be strictly positive definite, it is singular; choose another prior")
+        raise SingularPriorError("prior must be strictly positive definite, it is singular; choose another prior")
     return np.asarray((V * np.sqrt(w)) @ V.T)
 
 
@@ -86,6 +95,7 @@ def start_factor(init: Any, X: Array, y: Array, n_components: int | None, random
         axes = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)[2]
         L[: min(r, len(axes))] = axes[:r]
     elif init == "lda":
-        axes = LinearDiscriminantAnalysis().fit(X, y).scalings_.T[:r]
+        with own_errors():
+            axes = LinearDiscriminantAnalysis().fit(X, y).scalings_.T[:r]
         L[: len(axes)] = axes
     return L

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array
 
 from metricforge.errors import InputError
+from metricforge.estimators.validation import own_errors
 
 Array = NDArray[Any]
 
@@ -18,7 +19,8 @@ class ArrayIndexer:
     """A preprocessor that takes rows of an array by their numbers."""
 
     def __init__(self, X: Any) -> None:
-        self.X = check_array(X, accept_sparse=True, dtype=None, ensure_2d=False, allow_nd=True)
+        with own_errors():
+            self.X = check_array(X, accept_sparse=True, dtype=None, ensure_2d=False, allow_nd=True)
 
     def __call__(self, indices: Any) -> Any:
         """Return the rows with these numbers."""
@@ -66,7 +68,13 @@ def tuples(given: Any, preprocessor: Callable[[Any], Any] | None, size: int | No
 
 def _checked(X: Any, numeric: bool) -> Array:
     dtype = [np.float64, np.float32] if numeric else None
-    return np.asarray(check_array(X, accept_sparse=False, dtype=dtype, ensure_2d=False, allow_nd=True))
+    try:
+        with own_errors():
+            return np.asarray(check_array(X, accept_sparse=False, dtype=dtype, ensure_2d=False, allow_nd=True))
+    except Exception as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"X: {error}") from None  # for instance two columns of one name
 
 
 def _formed(preprocessor: Callable[[Any], Any], indicators: Array) -> Array:
@@ -74,7 +82,8 @@ def _formed(preprocessor: Callable[[Any], Any], indicators: Array) -> Array:
         formed = preprocessor(indicators)
     except Exception as error:
         raise PreprocessorError(error) from error
-    return np.asarray(check_array(formed, dtype=[np.float64, np.float32]))
+    with own_errors():
+        return np.asarray(check_array(formed, dtype=[np.float64, np.float32]))
 
 
 class PreprocessorError(InputError):

@@ -6,10 +6,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.utils import check_array
-from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 import metricforge as mf
 from metricforge.errors import InputError
+from metricforge.estimators.validation import check_lengths, one_column, own_errors
 
 from .constraints import Constraints, default_number
 from .mahalanobis import PointsTransformer
@@ -26,8 +26,10 @@ class Supervised(PointsTransformer):
             raise InputError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         self._start()
         X = self._points(X)
-        y = column_or_1d(check_array(y, ensure_2d=False, dtype=np.float64 if numbers else None), warn=True)
-        check_consistent_length(X, y)
+        with own_errors():
+            y = check_array(y, ensure_2d=False, dtype=np.float64 if numbers else None)
+        y = one_column(y)
+        check_lengths(X, y)
         if len(X) < 2:
             raise InputError(f"X has {len(X)} row (n_samples={len(X)}); give at least 2")
         if not numbers and len(np.unique(y)) < 2:
@@ -422,7 +424,11 @@ class Covariance(PointsTransformer):
         """Measure the covariance; in directions without variance the metric is 0."""
         self._start()
         X = self._points(X)
-        w, V = np.linalg.eigh(np.atleast_2d(np.cov(X, rowvar=False)) if len(X) > 1 else np.zeros((X.shape[1],) * 2))
+        with np.errstate(over="ignore", invalid="ignore"):
+            C = np.atleast_2d(np.cov(X, rowvar=False)) if len(X) > 1 else np.zeros((X.shape[1],) * 2)
+        if not np.isfinite(C).all():
+            raise InputError("X: its covariance overflows; rescale the columns")
+        w, V = np.linalg.eigh(C)
         keep = w > len(w) * np.finfo(float).eps * max(w[-1], np.finfo(float).tiny)
         root = np.where(keep, 1 / np.sqrt(np.where(keep, w, 1)), 0)
         labels = mf.Labels(np.arange(len(X)))  # the method learns nothing from them

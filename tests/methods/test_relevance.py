@@ -45,7 +45,7 @@ def test_the_optimum_of_a_conic_solver(seed):
     assert metric.report.status == "optimal"
     assert metric.report.objective == pytest.approx(expected, rel=2e-5, abs=1e-8)
     assert metric.report.objective - metric.report.gap <= expected + 1e-6 * abs(expected) + 1e-8
-    learned = metric.kernel.W + np.eye(5)
+    learned = metric.kernel.W + metric.kernel.a * np.eye(5)
     assert objective(learned, A, margin, c) == pytest.approx(metric.report.objective, rel=1e-9)
     assert np.linalg.eigvalsh(learned)[0] > -1e-9
 
@@ -57,7 +57,7 @@ def test_no_feasible_point_lies_below_the_bound():
     A, outcome = matrices(X, triplets), metric.report.outcome
     c = 3.0 / np.mean([np.square(a).sum() for a in A])
     bound = metric.report.objective - metric.report.gap
-    W = metric.kernel.W + np.eye(5)
+    W = metric.kernel.W + metric.kernel.a * np.eye(5)
     for scale in np.geomspace(1e-3, 1, 60):
         step = rng.normal(size=(5, 5)) * scale
         other = positive_part(W + (step + step.T) / 2)

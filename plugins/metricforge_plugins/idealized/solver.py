@@ -66,7 +66,7 @@ class Idealized(ComparedByContent, Solver):
     M : PSD matrix or Kernel, optional
         The metric before learning, which gives the d_t²: a matrix on the features, or another kernel on the rows;
         default the kernel's own metric, the identity on its features.
-    tol : float > 0, default=1e-3
+    tol : float in (0, 1], default=1e-3
         Stop when gap <= tol · max(|objective|, ½‖B‖²).
     max_iter : int, default=1000
         Newton steps at the most.
@@ -102,7 +102,7 @@ class Idealized(ComparedByContent, Solver):
         check_selection(self.neighbors, self.radius)
         if self.M is not None and not isinstance(self.M, Kernel):
             object.__setattr__(self, "M", _as_metric(self.M))
-        number(self.tol, "tol", above=0)
+        number(self.tol, "tol", above=0, most=1)
         whole_number(self.max_iter, "max_iter")
 
     def _solve(self, problem: Problem) -> Solution:

@@ -50,7 +50,7 @@ class ITML(Solver):
     bounds : "auto" or (u, l)
         Squared distances in the base metric: similar pairs shall be nearer than u, dissimilar pairs further than l.
         "auto": the 5th and the 95th percentile over random pairs of rows.
-    tol : float > 0
+    tol : float in (0, 1]
         The gap to reach, relative to the objective (absolute where that is below 1).
     max_iter : int
         The largest number of steps.
@@ -71,7 +71,7 @@ class ITML(Solver):
         number(self.gamma, "gamma", above=0, most=1e100)
         if self.bounds != "auto" and len(numbers(self.bounds, "bounds", above=0)) != 2:
             raise InputError(f'bounds must be "auto" or two squared distances (u, l), got {self.bounds!r}')
-        number(self.tol, "tol", above=0)
+        number(self.tol, "tol", above=0, most=1)
         whole_number(self.max_iter, "max_iter")
 
     def _solve(self, problem: Problem) -> Solution:

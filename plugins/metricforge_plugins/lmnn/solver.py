@@ -59,7 +59,7 @@ class LMNN(Solver):
     ridge : "auto" or float >= 0
         Added to the first sum as ``ridge`` · c · tr M, with c the mean eigenvalue of Σ (φ_i − φ_j)(φ_i − φ_j)' over
         targets.  "auto" is 0, or 1e-6 where this matrix is singular and the metric would be unbounded.
-    tol : float > 0
+    tol : float in (0, 1]
         The gap to reach, relative to the objective.
     max_iter : int
         The largest number of steps of L-BFGS.
@@ -84,7 +84,7 @@ class LMNN(Solver):
         number(self.mu, "mu", above=0, below=1)
         whole_number_or(self.n_components, "n_components", [None])
         number_or(self.ridge, "ridge", ["auto"], least=0)
-        number(self.tol, "tol", above=0)
+        number(self.tol, "tol", above=0, most=1)
         whole_number(self.max_iter, "max_iter")
 
     def _solve(self, problem: Problem) -> Solution:

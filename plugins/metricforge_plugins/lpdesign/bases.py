@@ -23,6 +23,8 @@ NEIGHBOURHOOD = 0.2
 """The share of the triples in a neighbourhood."""
 PER_NEIGHBOURHOOD = 2
 """Directions computed from each neighbourhood."""
+BASE_BYTES = 1000
+"""Memory of the kernel objects on one direction, besides the direction itself."""
 RIDGE = 0.1
 """The ridge that makes the scatter of similar rows invertible, as a share of the scatter of all."""
 
@@ -144,6 +146,7 @@ def triple_directions(X: Any, triples: Array, n_directions: int, *, seed: int) -
     T, d = len(triples), width(X)
     assert d is not None
     check_memory(8 * (3 * T * d + 4 * d * d), f"directions from {T} triples of {d} features", 'use bases="weak"')
+    check_memory(n_directions * (64 * d + BASE_BYTES), f"n_directions={n_directions}", "use fewer")
     Z = np.asarray(_dense(X), dtype=np.float64)
     spread = Z.std(axis=0)
     Z = (Z - Z.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
@@ -152,7 +155,7 @@ def triple_directions(X: Any, triples: Array, n_directions: int, *, seed: int) -
     found = [_leading_directions(dissimilar, similar, max(1, round(GLOBAL_SHARE * n_directions)))]
     rng = np.random.default_rng(seed)
     near = min(T, max(int(NEIGHBOURHOOD * T), 2 * d))
-    while near < T and sum(V.shape[1] for V in found) < n_directions:
+    for _ in range(0, n_directions - found[0].shape[1] if near < T else 0, min(d, PER_NEIGHBOURHOOD)):
         distance = np.square(Z[i] - Z[i[rng.integers(T)]]).sum(axis=1)
         chosen = np.argpartition(distance, near)[:near]
         found.append(_leading_directions(dissimilar[chosen], similar[chosen], PER_NEIGHBOURHOOD))

@@ -199,6 +199,9 @@ class Design:
         if not problem.constraint.size:
             raise InputError("constraints holds no triplet; give at least one")
         distinct, origin, times = np.unique(problem.constraint.triples, axis=0, return_index=True, return_counts=True)
+        # in the order given, not of row numbers: directions are drawn by the position of a triple
+        given = np.argsort(origin)
+        distinct, origin, times = distinct[given], origin[given], times[given]
         used = np.unique(distinct)
         X = as_float64(take(problem.rows, used))
         triples = np.searchsorted(used, distinct)

@@ -42,7 +42,7 @@ class LSML(Solver):
         γ: how much the comparisons count against the base metric.
     weights : tuple of float, optional
         w_q, in the order of the quadruplets; they are divided by their sum.  Default: equal.
-    tol : float > 0
+    tol : float in (0, 1]
         The bound to reach, relative to the objective (absolute where that is below 1).
     max_iter : int
         The largest number of steps.
@@ -64,7 +64,7 @@ class LSML(Solver):
         number(self.gamma, "gamma", above=0, most=1e100)
         if self.weights is not None:
             object.__setattr__(self, "weights", numbers(self.weights, "weights", least=0))
-        number(self.tol, "tol", above=0)
+        number(self.tol, "tol", above=0, most=1)
         whole_number(self.max_iter, "max_iter")
 
     def _solve(self, problem: Problem) -> Solution:

@@ -39,7 +39,7 @@ class MLKR(Solver):
     ----------
     n_components : int, optional
         The number of rows of L; default: all features.  The start is then the principal axes.
-    tol : float > 0
+    tol : float in (0, 1]
         The certificate to reach.
     max_iter : int
         The largest number of steps.
@@ -60,7 +60,7 @@ class MLKR(Solver):
 
     def __post_init__(self) -> None:
         whole_number_or(self.n_components, "n_components", [None])
-        number(self.tol, "tol", above=0)
+        number(self.tol, "tol", above=0, most=1)
         whole_number(self.max_iter, "max_iter")
         object.__setattr__(self, "start", check_start(self.start, self.n_components))
 

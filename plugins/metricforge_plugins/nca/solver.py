@@ -51,7 +51,7 @@ class NCA(Solver):
         The number of rows of L; default: all features.  The start is then the principal axes.
     penalty : float >= 0
         ρ.  Without it, training accuracy tends to 1 and distances grow.
-    tol : float > 0
+    tol : float in (0, 1]
         Stop when a round of steps gains less than this share of the objective, or the gradient of the mean accuracy
         times the norm of L is this small.
     max_iter : int
@@ -75,7 +75,7 @@ class NCA(Solver):
     def __post_init__(self) -> None:
         whole_number_or(self.n_components, "n_components", [None])
         number(self.penalty, "penalty", least=0, most=1e100)
-        number(self.tol, "tol", above=0)
+        number(self.tol, "tol", above=0, most=1)
         whole_number(self.max_iter, "max_iter")
         object.__setattr__(self, "start", check_start(self.start, self.n_components))
 

@@ -23,6 +23,8 @@ MARGIN = 0.5
 """The margin of ``margin="auto"``, in standard deviations of the scores of triplets before learning."""
 STRENGTH = 0.03
 """C of ``C="auto"``."""
+VANISHED = 1e-10
+"""Entries of W below this are lost in the digits of the start, which has the weight 1."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Relevance(Solver):
         m; "auto" is half a standard deviation of the scores s(i, j) − s(i, k) before learning.
     directions : "auto" or int
         "auto": 256 with ``rank="auto"``, all features otherwise.
-    tol : float
+    tol : float in (0, 1]
         The relative duality gap to reach.
     max_iter : int
 
@@ -74,7 +76,7 @@ class Relevance(Solver):
         number_or(self.C, "C", ["auto"], above=0, most=1e100)
         number_or(self.margin, "margin", ["auto"], least=0, most=1e100)
         whole_number_or(self.directions, "directions", ["auto"])
-        number(self.tol, "tol", above=0)
+        number(self.tol, "tol", above=0, most=1)
         whole_number(self.max_iter, "max_iter")
 
     def _solve(self, problem: Problem) -> Solution:
@@ -125,8 +127,10 @@ class Relevance(Solver):
         m: int,
     ) -> Solution:
         space, r = problem.space, len(found.W)
-        B = found.W - np.eye(r)
         map_ = space.map if V is None else space.map.rotated(V)
+        # the start stays outside the directions; where there is nothing outside, W alone loses no digits
+        whole = V is None and map_.exact
+        learned = LearnedKernel(map_, found.W) if whole else LearnedKernel(map_, found.W - np.eye(r), 1.0)
         status = Status.OPTIMAL if found.converged else Status.STALLED if found.stalled else Status.ITERATION_LIMIT
         gap = max(found.objective - found.bound, 0.0)
         notes: tuple[str, ...] = ()
@@ -135,8 +139,13 @@ class Relevance(Solver):
                 f"the score was learned in {r} of {m} directions; directions=... or rank='exact' for more, and the "
                 "certificate is about these",
             )
+        if np.abs(found.W).max() < VANISHED and not whole:
+            notes += (
+                "W is 0 up to rounding: what is left of the kernel on these rows are the last digits of the start; "
+                "lower C or margin",
+            )
         return Solution(
-            LearnedKernel(map_, B, 1.0),
+            learned,
             status,
             objective=found.objective,
             certificate=Certificate("gap", gap, scale=max(abs(found.objective), 1e-300)),
@@ -148,7 +157,7 @@ class Relevance(Solver):
                 "directions": r,
                 "ranked_before": float(np.mean(start > 0)),
                 "active": int(np.count_nonzero(found.alpha > 0)),
-                "change": float(np.linalg.norm(B)),
+                "change": float(np.linalg.norm(found.W - np.eye(r))),
             },
             notes=notes,
         )
