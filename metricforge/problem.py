@@ -224,11 +224,9 @@ class Solver(ABC):
 
     def plain(self) -> Self:
         """Return this solver with NumPy's numbers in its options as Python's, whose arithmetic does not overflow."""
-        if not is_dataclass(self):
-            return self
-        values = {f.name: getattr(self, f.name) for f in fields(self) if f.init}
-        numpy = {name: value.item() for name, value in values.items() if isinstance(value, np.number)}
-        return replace(self, **numpy) if numpy else self
+        options = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
+        numpy = {name: value.item() for name, value in options.items() if isinstance(value, np.number)}
+        return replace(self, **numpy) if numpy else self  # type: ignore[type-var]
 
     def checked(self, solution: Solution, since: Kernel | None = None) -> Solution:
         """Return the solution, or raise SolverError if it is not a Solution or not finite.
