@@ -10,13 +10,11 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from functools import partial
 
 import numpy as np
 from metricforge_plugins.simplenpkl.graph import graph_of
 from metricforge_plugins.simplenpkl.hinge import Dual
 from metricforge_plugins.simplenpkl.pairs import signed_pairs
-from metricforge_plugins.simplenpkl.spectrum import positive_part
 
 import metricforge as mf
 from metricforge import neighbors
@@ -91,7 +89,6 @@ def run(quick: bool = False) -> Table:
     L, hints = problem(200 if small else None)
     n = L.shape[0]
     limit = 20 if quick else 60
-    find = partial(positive_part, tol=1e-7)
     settings = (
         ("squared_hinge", "uniform", 1.0, "n"),
         ("squared_hinge", "uniform", 1.0, "n²/100"),
@@ -105,7 +102,7 @@ def run(quick: bool = False) -> Table:
         bound = {"n": n, "n²/100": n * n / 100, "n²/4": n * n / 4}[B]
         squared = loss == "squared_hinge"
         for rule in ("steps 1/t", "best response", "L-BFGS-B", "bundle") if squared else ("L-BFGS-B", "bundle"):
-            dual = Dual(L, signed_pairs(hints, weights), C, float(bound), squared, find, LEVELS[-1])
+            dual = Dual(L, signed_pairs(hints, weights), C, float(bound), squared, tol=LEVELS[-1])
             began = time.process_time()
             if rule == "bundle":
                 dual.solve(limit)

@@ -2,8 +2,11 @@
 
 A row is a function of a split in one of the files of this folder.  It warms up, measures CPU time on one BLAS thread,
 and returns test errors where a metric is learned.  Every row runs in a process of its own, once with the earlier commit
-(in a git work tree that is removed afterwards) and once with this version.  ``--sweep`` also runs the first call of
+(its files in a temporary folder) and once with this version.  ``--sweep`` also runs the first call of
 every method over a grid of rows and columns, and compares its CPU time with the forecast of docs/scaling.md.
+
+All of it takes hours.  With ``--measurements FILE`` every measurement is written to a file as soon as it ends, and
+those in the file are not made again: a run may be stopped, and continued with other options.
 
 To add a row, write a function ``name(split)`` that returns a `dict` (see `rows_idealized`) and list it in `ROWS`.
 """
@@ -11,10 +14,12 @@ To add a row, write a function ``name(split)`` that returns a `dict` (see `rows_
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +30,7 @@ from typing import Any
 import numpy as np
 
 from ..run import Table
+from .measurements import Measurements
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -43,8 +49,8 @@ class Row:
     goal : str
     file, function : str
         The file of this folder, without its suffix, and the function in it.
-    once : bool
-        Whether the earlier commit is too slow to repeat: it then runs on the first split only.
+    before : int
+        Splits that the earlier commit runs at most: one where it is slow, none for a row that is compared otherwise.
     """
 
     point: str
@@ -52,22 +58,23 @@ class Row:
     goal: str
     file: str
     function: str
-    once: bool = False
+    before: int = 100
 
 
 ROWS = [
-    Row("a", "idealized, MNIST 58,000 × 784, 12,000 pairs", "<= 4", "rows_idealized", "mnist", once=True),
-    Row("a", "idealized, 30,000 × 4096, 100,000 pairs", "<= 8", "rows_idealized", "wide", once=True),
+    Row("a", "idealized, MNIST 58,000 × 784, 12,000 pairs", "<= 4", "rows_idealized", "mnist", before=1),
+    Row("a", 'the same with rank="exact": the full program', "", "rows_idealized", "mnist_full", before=0),
+    Row("a", "idealized, 30,000 × 4096, 100,000 pairs", "<= 8", "rows_idealized", "wide", before=1),
     Row("b", "idealized, Gaussian, vehicle, 300 rows from labels", "<= 1.5", "rows_idealized", "vehicle"),
     Row("b", "idealized, Gaussian, segment, 300 rows from labels", "<= 1.5", "rows_idealized", "segment"),
     Row("c", "kcr, vehicle, 500 rows", "<= 2.5", "rows_kcr", "vehicle"),
     Row("c", "kcr, pima, 500 rows", "<= 4", "rows_kcr", "pima"),
-    Row("c", "kcr, segment, 700 rows", "<= 5", "rows_kcr", "segment", once=True),
-    Row("c", "kcr, digits, 1,437 rows", "<= 3", "rows_kcr", "digits", once=True),
-    Row("c", "kcr, digits, 1,797 rows", "<= 3", "rows_kcr", "digits_whole", once=True),
-    Row("c", "kcr, letter, 2,900 rows", "<= 5", "rows_kcr", "letter", once=True),
-    Row("c", "kcr, satimage, 2,900 rows", "<= 5", "rows_kcr", "satimage", once=True),
-    Row("c", "kcr, usps, 2,900 rows", "<= 5", "rows_kcr", "usps", once=True),
+    Row("c", "kcr, segment, 700 rows", "<= 5", "rows_kcr", "segment", before=1),
+    Row("c", "kcr, digits, 1,437 rows", "<= 3", "rows_kcr", "digits", before=1),
+    Row("c", "kcr, digits, 1,797 rows", "<= 3", "rows_kcr", "digits_whole", before=1),
+    Row("c", "kcr, letter, 2,900 rows", "<= 5", "rows_kcr", "letter", before=1),
+    Row("c", "kcr, satimage, 2,900 rows", "<= 5", "rows_kcr", "satimage", before=1),
+    Row("c", "kcr, usps, 2,900 rows", "<= 5", "rows_kcr", "usps", before=1),
     Row("d", "transform, 200,000 × 4, 500 landmarks, 5 columns out", "3 times faster", "rows_transform", "narrow"),
     Row("d", "transform, 200,000 × 4, 500 landmarks, 500 columns out", "3 times faster", "rows_transform", "full"),
     Row("e", "exact neighbours, 10,000 × 16, k = 10", "1.1 × scikit-learn", "rows_neighbors", "narrow"),
@@ -91,6 +98,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--now-only", action="store_true", help="do not run the earlier commit")
     parser.add_argument("--sweep", action="store_true", help="run the sweep over rows and columns as well")
     parser.add_argument("--step", type=float, default=1.5, help="factor between the sizes of the sweep (default 1.5)")
+    parser.add_argument("--budget", type=float, default=900, help="CPU seconds of the sweep of a method (default 900)")
+    parser.add_argument("--measurements", help="file that keeps all measurements, from which a stopped run continues")
     parser.add_argument("--methods", help="methods of the sweep, separated by commas (default: all)")
 
 
@@ -103,8 +112,11 @@ def run(
     now_only: bool = False,
     sweep: bool = False,
     step: float = 1.5,
+    budget: float = 900,
+    measurements: str | None = None,
     methods: str | None = None,
 ) -> Table:
+    kept = Measurements(None if measurements is None else Path(measurements))
     wanted = None if rows is None else rows.split(",")
     chosen = [row for row in ROWS if wanted is None or row.point in wanted or row.function in wanted]
     if quick:
@@ -114,13 +126,13 @@ def run(
     table = Table(["point", "call", *times, "goal", "before, error %", "now, error %", "difference", "details"])
     with earlier(before, skip=now_only) as tree:
         for row in chosen:
-            old = [] if tree is None else measured(row, range(1 if row.once else splits), limit, tree)
-            new = measured(row, range(splits), limit, None)
+            old = [] if tree is None else measured(kept, row, range(min(row.before, splits)), limit, tree)
+            new = measured(kept, row, range(splits), limit, None)
             table.add(row.point, row.what, *compared(old, new), row.goal, *errors(old, new), details(new))
             print("  ".join(map(str, table.rows[-1])), file=sys.stderr, flush=True)
             table.details.setdefault("rows", {})[f"{row.point}: {row.what}"] = {"before": old, "now": new}
     table.notes += [
-        f"before: commit {before}, in a git work tree; CPU seconds of one BLAS thread, warm, least of the splits",
+        f"before: commit {before}; CPU seconds of one BLAS thread, warm, least of the splits",
         f"error: 1-NN on held-out rows, mean of {splits} splits; difference: now minus before in points, on the splits "
         "that both ran, with the standard error of the paired difference",
         f"a measurement over {limit:.0f} CPU seconds is stopped",
@@ -128,24 +140,22 @@ def run(
     if sweep:
         from .sweep import swept
 
-        swept(table, step=step, limit=limit, methods=None if methods is None else methods.split(","), quick=quick)
+        names = None if methods is None else methods.split(",")
+        swept(table, kept, step=step, budget=budget, methods=names, quick=quick)
     return table
 
 
 @contextmanager
 def earlier(commit: str, *, skip: bool) -> Iterator[Path | None]:
-    """Check out a commit in a temporary work tree."""
+    """Write the files of a commit to a temporary folder."""
     if skip:
         yield None
         return
     with tempfile.TemporaryDirectory() as folder:
-        tree = Path(folder) / "earlier"
-        git = ["git", "-C", str(ROOT), "worktree"]
-        subprocess.run([*git, "add", "--detach", "-q", str(tree), commit], check=True)
-        try:
-            yield tree
-        finally:
-            subprocess.run([*git, "remove", "--force", str(tree)], check=True)
+        packed = subprocess.run(["git", "-C", str(ROOT), "archive", commit], check=True, capture_output=True).stdout
+        with tarfile.open(fileobj=io.BytesIO(packed)) as files:
+            files.extractall(folder, filter="data")
+        yield Path(folder)
 
 
 WORKER = """
@@ -159,33 +169,34 @@ print(json.dumps(getattr(module, function)(split)))
 """
 
 
-def measured(row: Row, splits: range, limit: float, tree: Path | None) -> list[dict[str, Any]]:
+def measured(kept: Measurements, row: Row, splits: range, limit: float, tree: Path | None) -> list[dict[str, Any]]:
     """Return the results of a row on every split; a result without ``seconds`` says why."""
+    side = "now" if tree is None else "before"
+    return [
+        kept.get([row.file, row.function, side, split], lambda split=split: one_split(row, split, limit, tree))
+        for split in splits
+    ]
+
+
+def one_split(row: Row, split: int, limit: float, tree: Path | None) -> dict[str, Any]:
+    """Return the result of a row on one split, from a process of its own."""
     source = ROOT if tree is None else tree
     threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     path = os.pathsep.join([str(source), str(source / "plugins")])
-    out = []
-    for split in splits:
-        command = [
-            sys.executable,
-            "-P",
-            "-c",
-            WORKER,
-            str(HERE / f"{row.file}.py"),
-            row.function,
-            str(split),
-            f"{limit:.0f}",
-        ]
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, env={**os.environ, **threads, "PYTHONPATH": path}
-        )
-        if done.returncode < 0:
-            out.append({"stopped": f"over {limit:.0f} s"})
-        elif done.returncode:
-            out.append({"failed": done.stderr.strip().splitlines()[-1]})
-        else:
-            out.append(json.loads(done.stdout.splitlines()[-1]))
-    return out
+    here = str(HERE / f"{row.file}.py")
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", WORKER, here, row.function, str(split), f"{limit:.0f}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **threads, "PYTHONPATH": path},
+    )
+    if done.returncode < 0:
+        return {"stopped": f"over {limit:.0f} s"}
+    if done.returncode:
+        return {"failed": done.stderr.strip().splitlines()[-1]}
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
 
 
 def compared(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> tuple[Any, Any, Any]:

@@ -12,10 +12,15 @@ from typing import Any
 import metricforge as mf
 
 from ..run import Table
+from .measurements import Measurements
 
 ROWS, COLUMNS = (100, 10_000), (4, 4096)
 LARGEST = 50e6
 """Cells of the largest table of the grid."""
+LIMIT = 12.0
+"""CPU seconds after which a fit is stopped; tables with no fewer rows and columns are then left out."""
+SMALL, QUICK = (3000, 100), 5.0
+"""No default fit on tables up to this size should take more CPU seconds than this."""
 
 WORKER = """
 import json, signal, sys, time, warnings
@@ -73,46 +78,76 @@ def grid(ends: tuple[int, int], step: float) -> list[int]:
     return sizes
 
 
-def swept(table: Table, *, step: float, limit: float, methods: list[str] | None, quick: bool) -> None:
+def points(step: float) -> list[tuple[int, int]]:
+    """Return the grid, a coarse one first, so that a part of it covers all sizes."""
+    rows, columns = grid(ROWS, step), grid(COLUMNS, step)
+
+    def level(i: int, j: int) -> int:
+        ends = (i in (0, len(rows) - 1) or i % 4 == 0) and (j in (0, len(columns) - 1) or j % 4 == 0)
+        return 0 if ends else 1 if i % 2 == 0 and j % 2 == 0 else 2
+
+    numbered = itertools.product(enumerate(rows), enumerate(columns))
+    ordered = sorted((level(i, j), n * d, n, d) for (i, n), (j, d) in numbered if n * d <= LARGEST)
+    return [(n, d) for _, _, n, d in ordered]
+
+
+def swept(
+    table: Table, kept: Measurements, *, step: float, budget: float, methods: list[str] | None, quick: bool
+) -> None:
     """Run the sweep and print a line a point; the notes get a summary of each method, the details all points."""
-    names = methods or sorted(entry.name for entry in mf.methods())
-    rows, columns = (grid((100, 200), 2), grid((4, 8), 2)) if quick else (grid(ROWS, step), grid(COLUMNS, step))
-    points = [(n, d) for n, d in itertools.product(rows, columns) if n * d <= LARGEST]
-    for name in names:
-        found = one_method(name, points, limit)
+    wanted = [(100, 4), (200, 8)] if quick else points(step)
+    for name in methods or sorted(entry.name for entry in mf.methods()):
+        found = one_method(name, wanted, budget, kept)
         table.details.setdefault("sweep", {})[name] = found
-        ended = [point for point in found if point[2] != "stopped"]
-        ratios = sorted((seconds / forecast, n, d) for n, d, _, _, seconds, forecast in ended)
-        slowest = max(ended, key=lambda point: point[4], default=None)
-        if not ratios or slowest is None:
-            table.notes.append(f"sweep, {name}: no point within {limit:.0f} CPU s")
-            continue
-        beyond = sum(ratio > 2 for ratio, _, _ in ratios)
-        worst, n, d = ratios[-1]
-        table.notes.append(
-            f"sweep, {name}: {len(ended)} of {len(points)} points within {limit:.0f} CPU s; {beyond} above twice the "
-            f"forecast, worst {worst:.2g} times at {n} × {d}; slowest {slowest[4]:.2g} s at {slowest[0]} × {slowest[1]}"
-        )
+        table.notes.append(summary(name, found, len(wanted)))
 
 
-def one_method(name: str, points: list[tuple[int, int]], limit: float) -> list[list[Any]]:
-    """Return [n, d, representation, rank, CPU s, forecast s] of every point, in one warm process."""
-    threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    command = [sys.executable, "-P", "-c", WORKER, name, f"{limit:.1f}"]
-    text = "".join(f"{n} {d}\n" for n, d in points)
-    done = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **threads}
+def summary(name: str, found: list[list[Any]], wanted: int) -> str:
+    """Return a sentence on the points of a method."""
+    ended = [point for point in found if point[2] != "stopped"]
+    if not ended:
+        return f"sweep, {name}: no point within {LIMIT:.0f} CPU s"
+    ratio, n, d = max((seconds / forecast, n, d) for n, d, _, _, seconds, forecast in ended)
+    beyond = sum(seconds > 2 * forecast for *_, seconds, forecast in ended)
+    slowest = max(ended, key=lambda point: point[4])
+    long = [point for point in found if point[0] <= SMALL[0] and point[1] <= SMALL[1] and point[4] > QUICK]
+    return (
+        f"sweep, {name}: {len(ended)} of {wanted} points, {len(found) - len(ended)} stopped after {LIMIT:.0f} CPU s; "
+        f"{beyond} above twice the forecast, worst {ratio:.2g} times at {n} × {d}; slowest {slowest[4]:.2g} s at "
+        f"{slowest[0]} × {slowest[1]}; {len(long)} above {QUICK:.0f} s up to {SMALL[0]} × {SMALL[1]}"
     )
-    assert done.stdin is not None
-    assert done.stdout is not None
-    done.stdin.write(text)
-    done.stdin.close()
-    found = []
-    for line in done.stdout:
-        point = json.loads(line)
-        found.append(point)
-        n, d, representation, rank, seconds, forecast = point
-        ratio = f"forecast {forecast:.3g} s  ratio {seconds / forecast:.2g}" if forecast else ""
-        print(f"{name}  {n} × {d}  {representation} {rank}  {seconds:.3g} s  {ratio}", file=sys.stderr, flush=True)
-    done.wait()
-    return found
+
+
+def one_method(name: str, wanted: list[tuple[int, int]], budget: float, kept: Measurements) -> list[list[Any]]:
+    """Return [n, d, representation, rank, CPU s, forecast s] of points measured in one warm process, or kept."""
+    threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    worker = subprocess.Popen(
+        [sys.executable, "-P", "-c", WORKER, name, f"{LIMIT:.1f}"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **threads},
+    )
+    assert worker.stdin is not None
+    assert worker.stdout is not None
+    found: list[list[Any]] = []
+    spent = 0.0
+    for n, d in wanted:
+        if any(point[2] == "stopped" and point[0] <= n and point[1] <= d for point in found):
+            continue
+        key = ["sweep", name, n, d]
+        if key not in kept:
+            if spent > budget:
+                continue
+            worker.stdin.write(f"{n} {d}\n")
+            worker.stdin.flush()
+            point = json.loads(worker.stdout.readline())
+            kept.add(key, point)
+            spent += point[4]
+            _, _, representation, rank, seconds, forecast = point
+            ratio = f"forecast {forecast:.3g} s  ratio {seconds / forecast:.2g}" if forecast else ""
+            print(f"{name}  {n} × {d}  {representation} {rank}  {seconds:.3g} s  {ratio}", file=sys.stderr, flush=True)
+        found.append(kept.get(key, list))
+    worker.stdin.close()
+    worker.wait()
+    return sorted(found)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from metricforge_plugins.simplenpkl import graph as graph_module
 from metricforge_plugins.simplenpkl.extension import GraphExtension, RidgeExtension, ridge, unit_rows
+from metricforge_plugins.simplenpkl.factored import Factored, enlarged, smooth_directions
 from metricforge_plugins.simplenpkl.graph import graph_of, vectors
 from metricforge_plugins.simplenpkl.hinge import Dual, Model
 from metricforge_plugins.simplenpkl.pairs import signed_pairs, uncertain_pairs
@@ -149,7 +150,7 @@ def test_the_optimum_is_an_sdp_solvers(small, loss, weights, kind, B):
 
 @pytest.mark.parametrize(("loss", "tol"), [("squared_hinge", 1e-5), ("hinge", 1e-3)])
 def test_a_bound_that_is_far_from_active_gives_the_sdp_solvers_optimum(small, loss, tol):
-    """With B = 100 n² the optimal A has no positive eigenvalue: K comes from the corrective steps."""
+    """With B = 100 n² the optimal A has no positive eigenvalue: K comes from its factor."""
     X, pairs = small
     B = 100.0 * 44**2
     options = {"loss": loss, "B": B, "n_neighbors": 4, "C": 2.0, "tol": tol}
@@ -396,13 +397,13 @@ def test_the_model_touches_the_dual_and_bounds_it_from_above_without_curvature(s
     rng = np.random.default_rng(1)
     center = 0.2 + rng.random(relations.p)
     slope, height = dual.evaluate(center), dual.value
-    P = dual._last.V
+    P = dual.last.V
     assert 0 < P.shape[1] < 44
     for c in (0.1, 10.0):
         value, agreement, E = Model(dual, center, P, c).evaluate(center)
         assert value == pytest.approx(height, rel=1e-10)
         assert_allclose(dual.linear(center)[1] - agreement, slope, atol=1e-9)
-        assert_allclose(E @ E.T, (P * dual._last.w) @ P.T, atol=1e-9)
+        assert_allclose(E @ E.T, (P * dual.last.w) @ P.T, atol=1e-9)
     for _ in range(5):
         alpha = center + 0.3 * rng.random(relations.p)
         dual.evaluate(alpha)
@@ -415,7 +416,7 @@ def test_the_models_maximum_is_short_by_no_more_than_asked(small, squared):
     relations = dual.pairs
     center = np.minimum(1.0, 2.0 * relations.w)
     dual.evaluate(center)
-    model = Model(dual, center, dual._last.V, 1.0)
+    model = Model(dual, center, dual.last.V, 1.0)
     best = max(model.maximize(0.0)[1], model.maximize(1e-8)[1])
     for tol in (1.0, 1e-2, 1e-4):
         alpha, value, _ = model.maximize(tol)
@@ -426,10 +427,57 @@ def test_the_models_maximum_is_short_by_no_more_than_asked(small, squared):
 
 @pytest.mark.parametrize("squared", [True, False])
 def test_few_eigenproblems_are_enough(small, squared):
-    """6 for the squared hinge, 11 for the hinge; L-BFGS-B on the dual itself takes 13 and 38."""
+    """L-BFGS-B on the dual itself takes 13 for the squared hinge and 38 for the hinge."""
     dual = dense_dual(small, squared, B=484.0)
     assert dual.solve(100)
-    assert len(dual.trace) <= 12
+    assert len(dual.trace) <= 6
+
+
+# ---------------------------------------------------------------------------------------------- a bound that is slack
+
+
+@pytest.mark.parametrize("squared", [True, False])
+def test_the_gradient_in_the_factor_is_that_of_the_augmented_lagrangian(small, squared):
+    dual = dense_dual(small, squared, B=30.0)
+    dual.evaluate(np.minimum(1.0, 2.0 * dual.pairs.w))
+    problem = Factored(dual, *smooth_directions(dual))
+    problem.multiplier = 0.3
+    rng = np.random.default_rng(0)
+    E = 0.9 * rng.normal(size=(44, 3))
+    assert problem.excess(E)[0] > 0  # the bound is exceeded, so its term counts
+    value, gradient = problem.evaluate(E)
+    K = E @ E.T
+    pull = problem.multiplier + problem.penalty * (np.sum(K * K) - 30) / (2 * np.sqrt(30))
+    bound = (pull**2 - problem.multiplier**2) / (2 * problem.penalty)
+    assert value == pytest.approx(np.sum(dual.laplacian.toarray() * K) + problem.loss(E)[0] + bound)
+    for _ in range(5):
+        H = rng.normal(size=E.shape)
+        ahead, behind = problem.evaluate(E + 1e-6 * H)[0], problem.evaluate(E - 1e-6 * H)[0]
+        assert np.sum(gradient * H) == pytest.approx((ahead - behind) / 2e-6, rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize(("squared", "tol"), [(True, 1e-5), (False, 1e-3)])
+@pytest.mark.parametrize("share", [0.1, 1.0, 30.0])
+def test_the_gap_closes_whether_the_bound_binds_or_not(squared, tol, share):
+    """From a bound that binds to one far beyond the longest kernel of use."""
+    X, y = clusters(150, classes=3, seed=2, apart=2.0)
+    L = graph_of(neighbors.graph(neighbors.search(X, 6)[0])).laplacian
+    relations = signed_pairs(mf.Pairs.from_labels(y, components=0.7, seed=0), "degree")
+    dual = Dual(L, relations, 2.0, share * 150**2, squared, tol=tol)
+    assert dual.solve(200)
+    part, factor = dual.best
+    assert factor * part.norm <= np.sqrt(dual.B) * (1 + 1e-12)
+    assert len(dual.trace) <= 20
+
+
+def test_columns_that_vanish_are_dropped_and_missing_directions_added():
+    rng = np.random.default_rng(0)
+    Q = np.linalg.qr(rng.normal(size=(20, 6)))[0]
+    E = Q[:, :3] * [3.0, 1.0, 1e-6]
+    new = enlarged(E, Q[:, [0, 5]])
+    assert new.shape == (20, 3)
+    assert_allclose(new[:, :2] @ new[:, :2].T, E[:, :2] @ E[:, :2].T, atol=1e-12)
+    assert_allclose(np.abs(new[:, 2] @ Q[:, 5]), np.linalg.norm(new[:, 2]))
 
 
 def test_a_kernel_of_any_length_is_made_feasible(small):
@@ -439,7 +487,7 @@ def test_a_kernel_of_any_length_is_made_feasible(small):
     K = dual.best[1] * (dual.best[0].V * dual.best[0].w) @ dual.best[0].V.T
     assert dual.upper == pytest.approx(value_of(K, L.toarray(), listed(pairs, "degree"), 2.0, "squared_hinge"))
     dual.evaluate(2.0 * relations.w)
-    part, before = dual._last, dual.upper
+    part, before = dual.last, dual.upper
     for scale in (0.01, 100.0):
         dual.upper = np.inf
         dual.try_kernel(scale * part.V * np.sqrt(part.w))

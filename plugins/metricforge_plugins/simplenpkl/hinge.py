@@ -15,7 +15,7 @@ import numpy as np
 
 from metricforge.rows import Array
 
-from .corrective import correct
+from . import factored
 from .pairs import SignedPairs
 from .spectrum import PositivePart, positive_part
 
@@ -29,6 +29,9 @@ LEAST_VALUE = 1e-3
 """The smallest value that ``tol`` is relative to, as a share of the loss at K = 0: the optimum may be 0."""
 CORRECTIONS, MODEL_STEPS, MODEL_GAP = 20, 100, 0.03
 """L-BFGS-B on the model: corrections kept, maximal number of steps, and the share of the true gap at which it stops."""
+
+ACCURATE, LEAST_ACCURACY = 0.2, 1e-10
+"""Eigenpairs become more accurate where their error costs more than this share of the gap to reach; the limit."""
 
 
 class ModelSolved(Exception):  # noqa: N818 - not an error: it ends the line search
@@ -64,7 +67,10 @@ class Dual:
     solver: str = ""
     products: int = 0
     slack: bool = False  # whether the best K is inside the bound
-    _last: PositivePart | None = None
+    last: PositivePart | None = None  # the eigenpairs of the last A(α)
+
+    def __post_init__(self) -> None:
+        self.accuracy = max(LEAST_ACCURACY, self.tol / 10)  # the tolerance of the eigenpairs
 
     @property
     def gap(self) -> float:
@@ -82,9 +88,9 @@ class Dual:
     def evaluate(self, alpha: Array) -> Array:
         """Solve the eigenproblem at α, update both bounds, and return the gradient."""
         A = self.pairs.matrix(alpha) - self.laplacian
-        last = self._last
-        warm = {} if last is None or not len(last.w) else {"guess": len(last.w), "v0": last.V}
-        part = self._last = self.find(A, None, **warm)
+        last = self.last
+        known: dict[str, Any] = {} if last is None or not len(last.w) else {"guess": len(last.w), "v0": last.V}
+        part = self.last = self.find(A, None, tol=self.accuracy, **known)
         self.solver, self.products = part.solver, self.products + part.n_products
         root = float(np.sqrt(self.B))
         full = root / part.norm if len(part.w) else 0.0
@@ -94,10 +100,16 @@ class Dual:
         linear, slope = self.linear(alpha)
         self.value = linear - root * part.norm
         self.lower = max(self.lower, linear - root * part.upper)
+        if root * (part.upper - part.norm) > ACCURATE * self.tol * max(1.0, abs(self.upper)):
+            self.accuracy = max(LEAST_ACCURACY, 0.1 * self.accuracy)
         self.trace.append((self.upper, self.gap))
+        self.tick()
+        return slope - agreement
+
+    def tick(self) -> None:
+        """Report progress; also called between eigenproblems, which may be far apart."""
         if self.step is not None:
             self.step(len(self.trace), self.upper, self.gap)
-        return slope - agreement
 
     def linear(self, alpha: Array) -> tuple[float, Array]:
         """Return the terms of D that do not contain A, and their gradient."""
@@ -106,14 +118,14 @@ class Dual:
 
     def last_vectors(self) -> Array:
         """Return the positive eigenvectors of the last A(α)."""
-        assert self._last is not None
-        return self._last.V
+        assert self.last is not None
+        return self.last.V
 
     def try_kernel(self, E: Array) -> None:
         """Update the upper bound with the feasible multiple of EE'."""
-        assert self._last is not None
+        assert self.last is not None
         V, s, _ = np.linalg.svd(E, full_matrices=False)
-        part = replace(self._last, w=s**2, V=V)
+        part = replace(self.last, w=s**2, V=V)
         self._offer(part, *self._multiple(part))
         self.trace[-1] = (self.upper, self.gap)
 
@@ -160,37 +172,67 @@ class Dual:
     def solve(self, max_iter: int) -> bool:
         """Maximise from α = min(1, Cw) until the gap is closed; return whether ``max_iter`` eigenproblems sufficed."""
         alpha = np.minimum(1.0, self.C * self.pairs.w)
-        top, center, part = -np.inf, alpha, None  # the largest D, its α, and the eigenpairs there
-        seen = np.empty((self.pairs.n, 0))
-        stiffness, promised = 1.0, np.inf
+        bundle = Bundle(self)
         while True:
             self.evaluate(alpha)
             if self.closed() or len(self.trace) >= max_iter:
-                break
+                return self.closed()
+            bundle.add(alpha)
             if self.slack:
-                return correct(self, max_iter)
-            if part is not None:
-                # adapt the stiffness to the share of the predicted increase that was achieved
-                kept = (self.value - top) / (promised - top)
-                stiffness *= 2.0 if kept > 0.5 else 0.5 if kept < 0.1 else 1.0
-            assert self._last is not None
-            if self.value > top:
-                top, center, part = self.value, alpha, self._last
-            assert part is not None
-            P = np.linalg.qr(np.hstack([part.V, seen] if part is self._last else [part.V, self._last.V, seen]))[0]
-            model = Model(self, center, P, stiffness * self._spread(part))
-            alpha, promised, E = model.maximize(MODEL_GAP * self.gap)
+                return factored.solve(self, bundle, max_iter)
+            alpha, E = bundle.propose()
             self.try_kernel(E)
-            if self.closed() or promised <= top:
-                break
-            seen = np.hstack([E / np.linalg.norm(E, axis=0), seen])[:, :DIRECTIONS]
-        return self.closed()
+            if self.closed():
+                return True
+            if bundle.stuck:
+                return factored.solve(self, bundle, max_iter)
 
-    def _spread(self, part: PositivePart) -> float:
+    def spread(self, part: PositivePart) -> float:
         """Return the mean of the positive eigenvalues of A minus the mean of the others."""
         r, total = len(part.w), float(part.w.sum())
         rest = total + float(self.laplacian.diagonal().sum())  # the pairs have no diagonal
         return (total / max(1, r) + rest / max(1, self.pairs.n - r)) or 1.0
+
+
+@dataclass
+class Bundle:
+    """The largest D so far with its α and eigenpairs, and what earlier steps tell the model of D about it."""
+
+    dual: Dual
+    top: float = -np.inf
+    center: Array | None = None
+    part: PositivePart | None = None
+    stiffness: float = 1.0
+    promised: float | None = None  # the value of the last proposal in the model
+    stuck: bool = False  # whether the model sees nothing above the center
+
+    def __post_init__(self) -> None:
+        self.seen = np.empty((self.dual.pairs.n, 0))
+
+    def add(self, alpha: Array) -> None:
+        """Take note of the evaluation of D at α, the proposal if there was one."""
+        value = self.dual.value
+        if self.promised is not None:
+            # adapt the stiffness to the share of the predicted increase that was achieved
+            kept = (value - self.top) / (self.promised - self.top)
+            self.stiffness *= 2.0 if kept > 0.5 else 0.5 if kept < 0.1 else 1.0
+            self.promised = None
+        if value > self.top:
+            self.top, self.center, self.part = value, alpha, self.dual.last
+
+    def propose(self, more: Array | None = None) -> tuple[Array, Array]:
+        """Return where the model over known directions and ``more`` is largest: α, and E of the kernel there."""
+        dual, part = self.dual, self.part
+        assert part is not None
+        assert self.center is not None
+        known = [part.V, self.seen] if part is dual.last else [part.V, dual.last_vectors(), self.seen]
+        P = np.linalg.qr(np.hstack(known if more is None else [*known, more])[:, : dual.pairs.n])[0]
+        alpha, promised, E = Model(dual, self.center, P, self.stiffness * dual.spread(part)).maximize(
+            MODEL_GAP * dual.gap
+        )
+        self.promised, self.stuck = promised, promised <= self.top
+        self.seen = np.hstack([E / np.linalg.norm(E, axis=0), self.seen])[:, :DIRECTIONS]
+        return alpha, E
 
 
 @dataclass
@@ -246,6 +288,7 @@ class Model:
 
         def down(beta: Array) -> tuple[float, Array]:
             alpha = unit * beta
+            dual.tick()
             value, agreement, E = self.evaluate(alpha)
             linear, slope = dual.linear(alpha)
             # the duality gap of the model

@@ -254,8 +254,7 @@ class SimpleNPKL(Solver):
             problem.step(count, self.max_iter, objective=value, gap=gap)
 
         squared = self.loss == "squared_hinge"
-        search = partial(find, tol=max(1e-9, self.tol / 10))
-        dual = Dual(graph.laplacian, pairs, self.C, B, squared, search, self.tol, step)
+        dual = Dual(graph.laplacian, pairs, self.C, B, squared, find, self.tol, step)
         closed = dual.solve(self.max_iter)
         assert dual.best is not None
         if not closed:
