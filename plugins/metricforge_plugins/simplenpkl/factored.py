@@ -170,7 +170,7 @@ class Factored:
         Z, shape = self.Z, E.shape
 
         def stretched(F: Array, by: Array) -> Array:
-            return F + Z @ ((by - 1.0)[:, None] * (Z.T @ F))
+            return np.asarray(F + Z @ ((by - 1.0)[:, None] * (Z.T @ F)))
 
         def down(x: Array) -> tuple[float, Array]:
             value, gradient = self.evaluate(stretched(x.reshape(shape), self.stretch))
