@@ -87,8 +87,9 @@ def learn(
     rank : "auto", "exact" or int
         How the kernel is represented: see `metricforge.space.represent`.
     selection : {"guard", "off"}
-        "guard": with ``method="auto"``, three folds over rows compare the method with the start on relations that it
-        did not learn from.  Where it is not better, the result is the start itself.  "off": no comparison.
+        "guard": with ``method="auto"``, two folds over rows, each a third of them, compare the method with the start on
+        relations that it did not learn from.  Where it is not better, the result is the start itself.  "off": no
+        comparison.
     candidates : sequence, optional
         With ``method="auto"``: the methods to choose from, by name or as a dict such as
         ``{"method": name, option: value}``; the best on held-out relations is taken.  Default: the first choice.

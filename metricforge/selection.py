@@ -10,6 +10,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ from .problem import Certificate
 from .space import explicit_map, explicit_width
 
 FOLDS = 3
+CHECKED = 2
+"""Folds of `FOLDS` on which "auto" checks its choice: with its fit on all rows it then costs less than four fits."""
 MOST_RELATIONS = 50_000
 """Relations that folds learn from and score.  Rows are not sampled: with fewer rows, other candidates win."""
 MOST_ROWS = 10_000
@@ -164,9 +167,10 @@ def score(
     rank: str | int,
     seed: int,
     folds: int = FOLDS,
+    most: int | None = None,
     step: Any = None,
 ) -> list[Scored]:
-    """Score every candidate on the same folds of checked rows.
+    """Score every candidate on the same folds of checked rows, or on the first ``most`` of these.
 
     A candidate whose fit fails has no scores but a failure.
 
@@ -177,11 +181,12 @@ def score(
     """
     constraint = constraint.sampled(MOST_RELATIONS, seed=seed)
     found: list[Scored] = [Scored(candidate.name) for candidate in candidates]
-    for number, (training, held_out) in enumerate(constraint.folds(folds, seed)):
+    used = folds if most is None else most
+    for number, (training, held_out) in enumerate(islice(constraint.folds(folds, seed), used)):
         inside, part = constraint[training], _rows.take(rows, training)
         for position, candidate in enumerate(candidates):
             if step is not None:
-                step(number * len(candidates) + position, folds * len(candidates))
+                step(number * len(candidates) + position, used * len(candidates))
             if not found[position].failure:
                 found[position] = _scored(found[position], candidate, part, inside, rows, held_out, rank, seed)
     return found
@@ -222,10 +227,10 @@ def _distances(kernel: Kernel, rows: Any, seed: int) -> Distances:
     except InputError:  # an indefinite kernel has distances, but no embedding
         return Distances(kernel, rows, seed, SCORED_ROWS)
     if own is not None and own.exact:
-        return Distances(Linear(), own(rows), seed, SCORED_ROWS)
+        return Distances(Linear(), own(rows), seed, SCORED_ROWS, coordinates=True)
     width = None if own is not None else explicit_width(kernel, rows)
     if width is not None and width <= _rows.count(rows):
-        return Distances(Linear(), explicit_map(kernel, width)(rows), seed, SCORED_ROWS)
+        return Distances(Linear(), explicit_map(kernel, width)(rows), seed, SCORED_ROWS, coordinates=True)
     return Distances(kernel, rows, seed, SCORED_ROWS)
 
 
@@ -251,7 +256,7 @@ def choose(
     """
     compared = [*candidates, start] if start is not None else list(candidates)
     with join.progress(f"choosing a method on {_rows.count(rows)} rows") as step:
-        found = score(compared, rows, constraint, rank=rank, seed=seed, step=step)
+        found = score(compared, rows, constraint, rank=rank, seed=seed, most=CHECKED, step=step)
     base = found.pop() if start is not None else None
     finished = [place for place, one in enumerate(found) if one.scores]
     if not finished:
@@ -260,18 +265,18 @@ def choose(
     best = found[place]
     measured = {"candidates": {one.name: _facts(one) for one in (*found, *([base] if base else []))}}
     if base is None or not base.scores:
-        line = f"chosen: {best.name} ({constraint.score_name} {_percent(best)}; {FOLDS} folds over rows)"
+        line = f"chosen: {best.name} ({constraint.score_name} {_percent(best)}; {CHECKED} folds over rows)"
         return Choice(candidates[place], {"choice": line, **measured})
     gain, error = best.gain(base)
-    if guard and gain <= constraint.score_margin * error:
+    if guard and gain <= 0:
         line = (
             f"kept the start ({constraint.score_name} {_percent(base)}): {best.name} gained {100 * gain:.1f} ± "
-            f"{100 * error:.1f} points ({FOLDS} folds over rows)"
+            f"{100 * error:.1f} points ({CHECKED} folds over rows)"
         )
         assert start is not None
         return Choice(start, {"choice": line, **measured})
     both = f"{constraint.score_name} {_percent(best)}, the start {_percent(base)}"
-    line = f"chosen: {best.name} ({both}; {FOLDS} folds over rows)"
+    line = f"chosen: {best.name} ({both}; {CHECKED} folds over rows)"
     return Choice(candidates[place], {"choice": line, **measured})
 
 

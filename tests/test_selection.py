@@ -50,7 +50,7 @@ class Failing(mf.Solver):
 def test_the_choice_is_checked_and_said_in_one_line(kind):
     report = mf.learn(X, HINTS[kind]).report
     assert report.choice.startswith(f"chosen: {report.method} (")
-    assert report.choice.endswith("; 3 folds over rows)")
+    assert report.choice.endswith("; 2 folds over rows)")
     chosen, start = report.candidates[report.method], report.candidates["start"]
     assert chosen["score"] > start["score"]
     assert f"{100 * chosen['score']:.1f} ± {100 * chosen['error']:.1f} %" in report.choice
@@ -176,7 +176,7 @@ def test_relations_are_capped_and_rows_are_not(monkeypatch):
     metric = mf.learn(X, HINTS["pairs"])
     assert metric.report.relations == HINTS["pairs"].size
     assert all(40 <= rows <= 75 and size <= 100 for rows, size in seen)
-    assert len(seen) == 6  # three folds of the candidate and of the start
+    assert len(seen) == 4  # two folds of the candidate and of the start
 
 
 def test_updates_do_not_start_from_the_start():

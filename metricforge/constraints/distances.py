@@ -20,6 +20,8 @@ MOST_RELATIONS, MOST_ROWS = 20_000, 2_000
 """Largest number of relations, and of labelled rows, that are compared: shares are accurate to about one percent."""
 TYPICAL_ROWS = 500
 """Number of rows whose pairs give the median distance."""
+FEW_PAIRS = 64
+"""A block of distances between coordinates costs as much as one pair in FEW_PAIRS of its entries, computed alone."""
 PARTNERS = 10
 """Random pairs that are drawn for each given pair."""
 
@@ -40,12 +42,15 @@ class Distances:
         Determines every sample that is drawn.
     most_rows : int, optional
         The largest number of labelled rows that `sample_rows` returns; default `MOST_ROWS`.
+    coordinates : bool
+        Whether X are coordinates, which need no representation: few pairs are then computed one by one.
     """
 
     kernel: Kernel
     X: Any
     seed: int = 0
     most_rows: int | None = None
+    coordinates: bool = False
 
     @property
     def n(self) -> int:
@@ -67,7 +72,7 @@ class Distances:
         if not len(pairs):
             return np.empty(0)
         used = np.unique(pairs)
-        if len(used) > MOST_ROWS:
+        if len(used) > MOST_ROWS or (self.coordinates and len(used) ** 2 > FEW_PAIRS * len(pairs)):
             return self.paired(pairs)
         return np.asarray(self.block(used)[tuple(np.searchsorted(used, pairs).T)])
 

@@ -87,9 +87,6 @@ class Constraint(ComparedByContent, ABC):
         Whether `from_file` reads files of a format of its own, instead of `from_table` a table.
     score_name : str
         What `score` measures, for reports: "held-out pairs ranked right".
-    score_margin : float
-        By how many standard errors the score of a learned metric must be above that of the start for ``method="auto"``
-        to prefer it.
     """
 
     n: int
@@ -103,7 +100,6 @@ class Constraint(ComparedByContent, ABC):
     per_row: ClassVar[bool] = False
     own_format: ClassVar[bool] = False
     score_name: ClassVar[str] = "held-out relations satisfied"
-    score_margin: ClassVar[float] = 1.0
 
     # -- size and slicing ----------------------------------------------------------------------------------------
 

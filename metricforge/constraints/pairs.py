@@ -53,7 +53,6 @@ class Pairs(Constraint):
     table_columns: ClassVar[tuple[str, ...]] = ("i", "j")
     optional_columns: ClassVar[tuple[str, ...]] = ("similar",)
     score_name: ClassVar[str] = "held-out pairs ranked right"
-    score_margin: ClassVar[float] = 0.0
 
     similar: Any = ()
     dissimilar: Any = ()

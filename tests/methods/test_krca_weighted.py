@@ -169,7 +169,7 @@ def test_errors_and_the_kit(data):
         KernelRCA(weights="all")
     with pytest.raises(InputError, match="epsilon=0 needs explicit features"):
         learned(X, groups, kernel=RBF(0.05), rank=20, epsilon=0)
-    check_solver(KernelRCA(weights="total"))
+    check_solver(KernelRCA(weights="total"), RBF(0.05))
 
 
 # ----------------------------------------------------------------------------------------------------------------- auto
