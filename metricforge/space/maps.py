@@ -86,8 +86,10 @@ class FeatureMap(ComparedByContent):
         """Return the (n, m) features of checked rows: an array, or a lazy dask array."""
         return _rows.map_rows(self.block, X, self.columns, _rows.float_dtype(X), widest=self.widest)
 
-    def of_rows(self, X: Any, index: Array, *, copies: int = 1, gather: bool = False) -> Array:
-        """Return the float64 features of the rows X[index], in memory; those of other rows are not computed.
+    def of_rows(
+        self, X: Any, index: Array, *, copies: int = 1, gather: bool = False, dtype: Any = np.float64
+    ) -> Array:
+        """Return the features of the rows X[index], in memory; those of other rows are not computed.
 
         Parameters
         ----------
@@ -99,12 +101,15 @@ class FeatureMap(ComparedByContent):
             Where a dask array is computed.  False: on the workers that have the rows, so only features are sent.  True:
             here, in the same blocks and the same precision as rows in memory, for solvers whose result depends on the
             last digit (descent on a problem that is not convex).
+        dtype : dtype
+            The precision of the result.
         """
         n, m = len(index), self.columns
-        check_memory(8 * copies * n * m, f"the features of {n} rows ({n} × {m}, {copies} of them)", "lower the rank")
+        size = np.dtype(dtype).itemsize
+        check_memory(size * copies * n * m, f"the features of {n} rows ({n} × {m}, {copies} of them)", "lower the rank")
         if gather:
-            return np.asarray(self(_rows.take(X, index)), dtype=np.float64)
-        return _rows.map_taken(self.block, X, index, m, np.float64, widest=self.widest)
+            return np.asarray(self(_rows.take(X, index)), dtype=dtype)
+        return _rows.map_taken(self.block, X, index, m, dtype, widest=self.widest)
 
     def rotated(self, R: Array, *, exact: bool = False) -> FeatureMap:
         """Return the map φ(x)'R; ``exact`` is whether its inner products are those of the kernel it then represents."""

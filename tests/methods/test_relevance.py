@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from metricforge_plugins.relevance.program import Program, directions, positive_part, solve
+from metricforge_plugins.relevance.directions import leading
+from metricforge_plugins.relevance.judgements import Judgements
+from metricforge_plugins.relevance.program import Program, projected, solve
 
 import metricforge as mf
 from metricforge.errors import InputError
@@ -60,21 +62,57 @@ def test_no_feasible_point_lies_below_the_bound():
     W = metric.kernel.W + metric.kernel.a * np.eye(5)
     for scale in np.geomspace(1e-3, 1, 60):
         step = rng.normal(size=(5, 5)) * scale
-        other = positive_part(W + (step + step.T) / 2)
+        other = projected(W + (step + step.T) / 2 - np.eye(5))[1]
         assert objective(other, A, outcome["margin"], c) >= bound - 1e-9
 
 
-def test_the_gradient_of_the_dual():
+def random_program(seed, n=30, r=4, p=20):
+    """Few triplets in few coordinates, some queries and documents repeated; also the matrices A_t."""
+    rng = np.random.default_rng(seed)
+    Z = rng.normal(size=(n, r))
+    i, j, k = (np.array(part) for part in zip(*(rng.permutation(8)[:3] for _ in range(p)), strict=True))
+    A = [(np.outer(Z[a], Z[b] - Z[c]) + np.outer(Z[b] - Z[c], Z[a])) / 2 for a, b, c in zip(i, j, k, strict=True)]
+    return Program(Z, Judgements.of(i, j, k), rng.uniform(-0.2, 1, p), rng.uniform(1, 3, p)), A
+
+
+def test_the_dual_and_its_gradient():
+    program, A = random_program(0)
     rng = np.random.default_rng(0)
-    program = Program(rng.normal(size=(20, 4)), rng.normal(size=(20, 4)), rng.uniform(0.5, 1, 20), 2.0)
     alpha, h = rng.uniform(0, 1, 20), 1e-6
-    value, gradient, W, objective = program.dual(alpha)
-    assert objective == pytest.approx(program.primal(W))
-    numeric = [(program.dual(alpha + h * e)[0] - program.dual(alpha - h * e)[0]) / (2 * h) for e in np.eye(20)]
-    np.testing.assert_allclose(gradient, numeric, atol=1e-5)
+    S = sum(a * weight for a, weight in zip(A, alpha, strict=True))
+    np.testing.assert_allclose(program.combined(alpha), S, atol=1e-12)
+    point = program.dual(alpha)
+    w, V = np.linalg.eigh(np.eye(4) + S)
+    assert w[0] < 0  # the projection matters here
+    W = (V * np.maximum(w, 0)) @ V.T
+    np.testing.assert_allclose(np.eye(4) + point.B, W, atol=1e-10)
+    np.testing.assert_allclose(program.scores(point.B), [np.sum(point.B * a) for a in A], atol=1e-10)
+    violated = np.maximum(program.needed - program.scores(point.B), 0)
+    assert point.objective == pytest.approx(np.square(point.B).sum() / 2 + program.c @ violated**2 / 2)
+    value = program.needed @ alpha - alpha**2 @ (1 / program.c) / 2 - np.square(W).sum() / 2 + 2 + np.trace(S)
+    assert point.value == pytest.approx(value)
+    up, down = (lambda e: program.dual(alpha + h * e).value), (lambda e: program.dual(alpha - h * e).value)
+    np.testing.assert_allclose(point.gradient, [(up(e) - down(e)) / (2 * h) for e in np.eye(20)], atol=1e-5)
     found = solve(program, tol=1e-6, max_iter=500, step=lambda n, gap: None)
     assert found.converged
-    assert value <= found.bound + 1e-9 <= found.objective + 2e-9
+    assert point.value <= found.bound + 1e-9 <= found.objective + 2e-9
+
+
+@pytest.mark.parametrize("tol", [1e-3, 1e-6])
+def test_the_certificate_is_computed_in_double_precision(tol):
+    program, A = random_program(1, r=6, p=40)
+    found = solve(program, tol=tol, max_iter=500, step=lambda n, gap: None)
+    assert found.converged
+    assert found.objective == pytest.approx(program.primal(found.B), rel=1e-13)
+    assert found.bound == pytest.approx(program.dual(found.alpha).value, rel=1e-13)
+    assert np.linalg.eigvalsh(np.eye(6) + found.B)[0] > -1e-9
+
+
+def test_rows_in_single_precision_give_the_same_program():
+    X, triplets = problem(4)
+    one, two = (mf.learn(X.astype(t), triplets, method="relevance") for t in (np.float32, np.float64))
+    assert one.report.objective == pytest.approx(two.report.objective, rel=2e-3)
+    assert one.report.status == two.report.status == "optimal"
 
 
 def test_directions_find_the_planted_ones():
@@ -85,7 +123,8 @@ def test_directions_find_the_planted_ones():
     X[:, :4] += 2 * np.eye(4)[y]
     triplets = mf.Triplets.from_labels(y, n_triplets=2000, seed=0)
     i, j, k = triplets.triples.T
-    V = directions(X[i], X[j] - X[k], np.ones(len(i)), 4, 0)
+    program = Program(X, Judgements.of(i, j, k), np.ones(len(i)), np.ones(len(i)))
+    V = leading(program, 4, 0)
     np.testing.assert_allclose(V.T @ V, np.eye(4), atol=1e-12)
     assert np.square(V[:4]).sum() > 3  # of 4; 0.2 for random directions
     full = mf.learn(X, triplets, method="relevance")

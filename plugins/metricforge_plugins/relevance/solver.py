@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,16 +12,20 @@ from metricforge.constraints import Constraint, Triplets
 from metricforge.errors import InputError
 from metricforge.kernels import Linear
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
-from metricforge.rows import Array
+from metricforge.rows import Array, float_dtype
 from metricforge.space import LearnedKernel, Size
 
-from .program import Optimum, Program, directions, solve
+from .directions import leading
+from .judgements import Judgements, paired_dots
+from .program import Optimum, Program, solve
 
-WIDEST = 256
-"""Features, or directions of them, in which W is learned by default."""
-MARGIN = 0.5
-"""The margin of ``margin="auto"``, in standard deviations of the scores of triplets before learning."""
-STRENGTH = 0.03
+WIDEST = 1024
+"""Features up to which W is learned in all of them by default."""
+DIRECTIONS = 512
+"""Directions in which W is learned by default if there are more features."""
+MARGIN = 2.0
+"""The margin of ``margin="auto"``, in units of the root mean square of the scores of triplets before learning."""
+STRENGTH = 1.0
 """C of ``C="auto"``."""
 VANISHED = 1e-10
 """Entries of W below this are lost in the digits of the start, which has the weight 1."""
@@ -36,26 +40,28 @@ class Relevance(Solver):
         ½‖W − I‖² + c/2 Σ_t [m − s(i_t, j_t) + s(i_t, k_t)]₊²,    c = C / mean ‖A_t‖²,
 
     with A_t = sym(φ(i_t)(φ(j_t) − φ(k_t))'), so that C does not depend on the scale of the features.
-    The program is convex; the certificate is its duality gap.  With more than ``directions`` features, W differs from
+    The program is convex; the certificate is its duality gap.  With fewer ``directions`` than features, W differs from
     the identity only in that many directions: those in which the loss falls fastest at W = I.  The report then names
     the program, and the certificate is about it.
 
     Neighbours by score (``by="kernel"``) are what is learned.  Distances in the learned kernel also depend on k(x, x);
     they rank alike if rows have the same length.
 
-    Cost: 4 p r² flops and an eigenproblem of order r per iteration, for p triplets and r directions; 16 p r bytes
-    beside the features of the rows that occur in triplets.
+    Cost of an iteration: 4 u r² flops for u queries and r directions, 4 r for each pair of a query and a row, and an
+    eigenproblem of order r unless W is positive definite.  Memory: three copies of the features of the rows that occur
+    in triplets.
 
     Parameters
     ----------
     C : "auto" or float > 0
-        The weight of the triplets; "auto" is 0.03.
+        The weight of the triplets; "auto" is 1.
     margin : "auto" or float >= 0
-        m; "auto" is half a standard deviation of the scores s(i, j) − s(i, k) before learning.
+        m; "auto" is twice the root mean square of s(i, j) − s(i, k) before learning.
     directions : "auto" or int
-        "auto": 256 with ``rank="auto"``, all features otherwise.
+        "auto": all features, but 512 directions of more than 1024 features with ``rank="auto"``.
     tol : float in (0, 1]
-        The relative duality gap to reach.
+        The relative duality gap to reach.  Below 1e-4 all iterations are in float64; else those before the last are in
+        float32.
     max_iter : int
 
     References
@@ -85,36 +91,32 @@ class Relevance(Solver):
         space = problem.space
         problem.step(0, None)
         rows, place = np.unique(triplets.triples, return_inverse=True)
-        Phi = space.map.of_rows(space.rows, rows, copies=3)
+        Phi = space.map.of_rows(space.rows, rows, copies=3, dtype=float_dtype(space.rows))
         i, j, k = place.reshape(-1, 3).T
-        start = np.einsum("tm,tm->t", Phi[i], Phi[j] - Phi[k])  # s(i, j) − s(i, k) at W = I
-        norms = _squared_norms(Phi, i, j, k, start)
-        total = float(norms.sum())
-        if not total > 0:
+        judgements = Judgements.of(i, j, k)
+        start = judgements.differences(judgements.dots(Phi[judgements.queries], Phi))  # s(i, j) − s(i, k) at W = I
+        size = float(np.mean(_squared_norms(Phi, (i, j, k), start)))
+        if not size > 0:
             raise InputError("X: all rows of the triplets are identical under this kernel, so no score can be learned")
-        spread = float(np.sqrt(np.mean(np.square(start)))) or float(np.sqrt(total / len(start)))
+        spread = float(np.sqrt(np.mean(np.square(start)))) or float(np.sqrt(size))
         margin = MARGIN * spread if isinstance(self.margin, str) else float(self.margin)
         strength = STRENGTH if isinstance(self.C, str) else float(self.C)
-        V = self._basis(Phi, (i, j, k), np.maximum(margin - start, 0), problem)
-        Z = Phi if V is None else Phi @ V
-        Q, D = Z[i], Z[j] - Z[k]
-        outside = start - np.einsum("tr,tr->t", Q, D)
-        program = Program(Q, D, margin - outside, strength * len(start) / total)
+        program = Program(Phi, judgements, margin - start, np.full(len(start), strength / size))
+        V = self._basis(program, problem)
+        if V is not None:
+            program = replace(program, Z=Phi @ V)
         found = solve(program, tol=self.tol, max_iter=self.max_iter, step=lambda n, gap: problem.step(n, None, gap=gap))
         return self._solution(problem, found, V, margin, strength, start, Phi.shape[1])
 
-    def _basis(self, Phi: Array, triples: tuple[Array, ...], weights: Array, problem: Problem) -> Array | None:
+    def _basis(self, program: Program, problem: Problem) -> Array | None:
         """Return the directions in which W is learned, or None for all features."""
-        m = Phi.shape[1]
+        m = program.Z.shape[1]
         r = self.directions
         if isinstance(r, str):
-            r = WIDEST if problem.space.automatic else m
+            r = m if m <= WIDEST or not problem.space.automatic else DIRECTIONS
         if r >= m:
             return None
-        i, j, k = triples
-        thin = Phi.astype(np.float32)
-        used = weights if weights.any() else np.ones(len(i))
-        return directions(thin[i], thin[j] - thin[k], used, r, problem.seed)
+        return leading(replace(program, Z=program.Z.astype(np.float32, copy=False)), r, problem.seed)
 
     def _solution(
         self,
@@ -130,7 +132,7 @@ class Relevance(Solver):
         map_ = space.map if V is None else space.map.rotated(V)
         # the start stays outside the directions; where there is nothing outside, W alone loses no digits
         whole = V is None and map_.exact
-        learned = LearnedKernel(map_, found.W) if whole else LearnedKernel(map_, found.W - np.eye(r), 1.0)
+        learned = LearnedKernel(map_, found.W) if whole else LearnedKernel(map_, found.B, 1.0)
         status = Status.OPTIMAL if found.converged else Status.STALLED if found.stalled else Status.ITERATION_LIMIT
         gap = max(found.objective - found.bound, 0.0)
         notes: tuple[str, ...] = ()
@@ -157,24 +159,24 @@ class Relevance(Solver):
                 "directions": r,
                 "ranked_before": float(np.mean(start > 0)),
                 "active": int(np.count_nonzero(found.alpha > 0)),
-                "change": float(np.linalg.norm(found.W - np.eye(r))),
+                "change": float(np.linalg.norm(found.B)),
             },
             notes=notes,
         )
 
 
-def _squared_norms(Phi: Array, i: Array, j: Array, k: Array, start: Array) -> Array:
+def _squared_norms(Phi: Array, triples: tuple[Array, Array, Array], start: Array) -> Array:
     """Return ‖A_t‖² = ½(‖q‖²‖d‖² + (q'd)²) of every triplet."""
-    q = np.square(Phi).sum(axis=1)
-    d = np.square(Phi[j] - Phi[k]).sum(axis=1)
-    return np.asarray((q[i] * d + np.square(start)) / 2)
+    i, j, k = triples
+    norm = np.einsum("um,um->u", Phi, Phi, dtype=np.float64)
+    apart = np.maximum(norm[j] + norm[k] - 2 * paired_dots(Phi, j, Phi, k), 0)
+    return np.asarray((norm[i] * apart + np.square(start)) / 2)
 
 
 def cost(size: Size) -> float:
     """Return the forecast CPU seconds of a fit with three triplets a row."""
-    r = min(size.m, WIDEST)
-    p = 3 * size.n
-    return 0.05 + 1e-9 * (2 * p * size.m + 40 * (4 * p * r**2 / 8 + 20 * r**3))
+    r = size.m if size.m <= WIDEST else DIRECTIONS
+    return 0.05 + 1e-10 * (4 * size.n * size.m * (r if r < size.m else 1) + 15 * (4 * size.n * r**2 + 10 * r**3))
 
 
 METHOD: Any = Method(constraint=Triplets, kernel=Linear(), solver=Relevance(), explicit_columns=8192, cost=cost)
