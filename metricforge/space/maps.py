@@ -86,9 +86,7 @@ class FeatureMap(ComparedByContent):
         """Return the (n, m) features of checked rows: an array, or a lazy dask array."""
         return _rows.map_rows(self.block, X, self.columns, _rows.float_dtype(X), widest=self.widest)
 
-    def of_rows(
-        self, X: Any, index: Array, *, copies: int = 1, gather: bool = False, dtype: Any = np.float64
-    ) -> Array:
+    def of_rows(self, X: Any, index: Array, *, copies: int = 1, gather: bool = False, dtype: Any = np.float64) -> Array:
         """Return the features of the rows X[index], in memory; those of other rows are not computed.
 
         Parameters
