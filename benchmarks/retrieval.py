@@ -9,9 +9,9 @@ queries, on which its learning rate is chosen too; it runs in an environment of 
 makes passive-aggressive steps on the same triplets, its aggressiveness chosen on the same tenth.  `relevance` has its
 default settings.
 
-CPU seconds on one thread, imports and a first small fit excluded.  For PyTorch: those of the better learning rate, until
-the epoch that early stopping keeps.  For `relevance`: those of the whole call of `mf.learn`, the median of three; once
-to the default gap, and once with the loosest ``tol`` at which nDCG@10 on the test queries is that of PyTorch.  The
+CPU seconds on one thread, imports and a first small fit excluded.  For PyTorch: those of the better learning rate,
+until the epoch that early stopping keeps.  For `relevance`: those of the whole call of `mf.learn`, the median of three;
+once to the default gap, and once with the loosest ``tol`` at which nDCG@10 on the test queries is that of PyTorch.  The
 second part measures time and memory against the number of columns, each in a process of its own.
 """
 
@@ -169,8 +169,8 @@ metric = mf.learn(X, T, method="relevance")
 spent = time.process_time() - started
 peak = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024
 r = metric.report
-print(json.dumps({"cpu": spent, "peak": peak, "gap": r.certificate.relative, "status": str(r.status), "n_iter": r.n_iter,
-                  "directions": r.outcome["directions"]}))
+print(json.dumps({"cpu": spent, "peak": peak, "gap": r.certificate.relative, "status": str(r.status),
+                  "n_iter": r.n_iter, "directions": r.outcome["directions"]}))
 """
 
 

@@ -100,7 +100,7 @@ def test_the_dual_and_its_gradient():
 
 @pytest.mark.parametrize("tol", [1e-3, 1e-6])
 def test_the_certificate_is_computed_in_double_precision(tol):
-    program, A = random_program(1, r=6, p=40)
+    program = random_program(1, r=6, p=40)[0]
     found = solve(program, tol=tol, max_iter=500, step=lambda n, gap: None)
     assert found.converged
     assert found.objective == pytest.approx(program.primal(found.B), rel=1e-13)

@@ -188,7 +188,8 @@ def solve(program: Program, *, tol: float, max_iter: int, step: Callable[[int, f
         point = exact.dual(np.asarray(alpha))
         search.add(point)
         _ascend(exact, search, point)
-    assert search.B is not None and search.alpha is not None
+    assert search.B is not None
+    assert search.alpha is not None
     stalled = not search.converged and len(search.trace) < max_iter
     found = (search.best.B, search.best.W, search.alpha, search.objective, search.bound)
     return Optimum(*found, len(search.trace), search.converged, stalled, tuple(search.trace))
@@ -240,8 +241,8 @@ def _line_search(program: Program, search: _Search, point: Point, gradient: Arra
 def _quasi_newton(gradient: Array, free: Array, memory: deque[tuple[Array, Array]]) -> Array:
     """Return the L-BFGS direction of ascent within the free variables."""
     q, parts = gradient.copy(), []
-    pairs = [(np.where(free, s, 0), np.where(free, y, 0)) for s, y in memory]
-    pairs = [(s, y, sy) for s, y in pairs if (sy := float(s @ y)) > np.finfo(np.float64).eps * float(y @ y)]
+    kept = [(np.where(free, s, 0), np.where(free, y, 0)) for s, y in memory]
+    pairs = [(s, y, sy) for s, y in kept if (sy := float(s @ y)) > np.finfo(np.float64).eps * float(y @ y)]
     for s, y, sy in reversed(pairs):
         a = float(s @ q) / sy
         q -= a * y
