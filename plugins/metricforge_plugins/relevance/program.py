@@ -188,7 +188,7 @@ def solve(program: Program, *, tol: float, max_iter: int, step: Callable[[int, f
         point = exact.dual(np.asarray(alpha))
         search.add(point)
         _ascend(exact, search, point)
-    assert search.B is not None
+    assert search.best is not None
     assert search.alpha is not None
     stalled = not search.converged and len(search.trace) < max_iter
     found = (search.best.B, search.best.W, search.alpha, search.objective, search.bound)
