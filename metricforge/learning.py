@@ -204,7 +204,7 @@ class _Automatic:
         for entry in (one for one in ranked if one.steps == ranked[0].steps):
             candidate = suited_candidate(entry, self.kernel, self.rank)
             try:
-                choice = self._checked(candidate, entry, situation)
+                choice = self._checked(candidate, entry, situation, ranked)
                 return self._fit(choice, (*notes, *(f"{name} could not learn: {error}" for name, error in failed)))
             except (InputError, SolverError) as error:
                 failed.append((entry.name, error))
@@ -215,33 +215,30 @@ class _Automatic:
         if isinstance(given, str | Mapping) or not len(given):
             raise InputError(f"candidates must be a list of one or more methods, got {given!r}")
         candidates = [read_candidate(one, self.kernel) for one in given]
-        return self._fit(self._chosen(candidates))
+        return self._fit(self._chosen(candidates, start_candidate(self.kernel)))
 
-    def _checked(self, candidate: Candidate, entry: Suited, situation: Situation) -> Choice:
+    def _checked(self, candidate: Candidate, entry: Suited, situation: Situation, ranked: Sequence[Suited]) -> Choice:
         if not self.guard:
             return Choice(candidate, {"choice": f"{candidate.name}, the first choice for these rows; not checked"})
-        reason = _not_checkable(situation, entry)
+        reason, compared, start = _not_checkable(situation), [candidate], start_candidate(self.kernel)
+        if not reason and situation.constraint.size < entry.use.check_from * situation.n:
+            others = [one for one in ranked if one.use.rival and one.name != entry.name]
+            compared += [suited_candidate(one, self.kernel, self.rank) for one in others]
+            start = None
+            reason = "" if others else f"there are fewer than {entry.use.check_from:g} relations for each row"
         if not reason:
             try:
-                return self._chosen([candidate])
+                return self._chosen(compared, start)
             except InputError as error:
                 reason = " ".join(str(error).split())
         return Choice(
             candidate, {"choice": f"{candidate.name}, the first choice for these rows; not checked, because {reason}"}
         )
 
-    def _chosen(self, candidates: Sequence[Candidate]) -> Choice:
+    def _chosen(self, candidates: Sequence[Candidate], start: Candidate | None) -> Choice:
         rows = self._rows(candidates[0])
         self.constraint.check(_rows.count(rows), "constraints")
-        return choose(
-            candidates,
-            start_candidate(self.kernel),
-            rows,
-            self.constraint,
-            rank=self.rank,
-            seed=self.seed,
-            guard=self.guard,
-        )
+        return choose(candidates, start, rows, self.constraint, rank=self.rank, seed=self.seed, guard=self.guard)
 
     def _fit(self, choice: Choice, notes: tuple[str, ...] = ()) -> Metric:
         candidate = choice.candidate
@@ -260,14 +257,12 @@ class _Automatic:
         return candidate.plan.kernel.check(self.X, "X")
 
 
-def _not_checkable(situation: Situation, entry: Suited) -> str:
-    """Return why a choice is not checked on held-out relations; "" if it is."""
+def _not_checkable(situation: Situation) -> str:
+    """Return why no choice is checked on held-out relations; "" if it is."""
     if situation.takes != "vectors":
         return "the rows are no vectors"
     if situation.dask:
         return "the rows are on dask"
     if situation.n > MOST_ROWS:
         return f"there are more than {MOST_ROWS:,} rows"
-    if situation.constraint.size < entry.use.check_from * situation.n:
-        return f"there are fewer than {entry.use.check_from:g} relations for each row"
     return ""

@@ -274,6 +274,9 @@ class Use:
     check_from : float
         The number of relations per row from which a check on held-out relations is fair.  With fewer, the part of the
         relations that a fold learns from is too small to say what all of them give.
+    rival : bool
+        Whether "auto" compares the method with its first choice where relations are too few to compare that one with
+        the start: two metrics that learn from the same part of the relations can be compared.
     setting : dict
         Keyword arguments of ``mf.learn`` that "auto" passes here, where others than the method's defaults are better
         within these limits.  A kernel or a rank of the call takes the place of that of the setting.
@@ -287,6 +290,7 @@ class Use:
     dask: bool = True
     when: Callable[[Any], bool] | None = None
     check_from: float = 0.0
+    rival: bool = False
     setting: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
 

@@ -265,7 +265,8 @@ def choose(
     best = found[place]
     measured = {"candidates": {one.name: _facts(one) for one in (*found, *([base] if base else []))}}
     if base is None or not base.scores:
-        line = f"chosen: {best.name} ({constraint.score_name} {_percent(best)}; {CHECKED} folds over rows)"
+        others = "".join(f", {one.name} {_percent(one)}" for one in found if one.scores and one is not best)
+        line = f"chosen: {best.name} ({constraint.score_name} {_percent(best)}{others}; {CHECKED} folds over rows)"
         return Choice(candidates[place], {"choice": line, **measured})
     gain, error = best.gain(base)
     if guard and gain <= 0:

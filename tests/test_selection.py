@@ -96,7 +96,6 @@ def test_an_error_of_every_method_is_that_of_the_first():
 @pytest.mark.parametrize(
     ("rows", "hints", "method", "reason"),
     [
-        (lambda: X, mf.Pairs.from_labels(Y, n_pairs=40, seed=0), "simplenpkl", "fewer than 2 relations for each row"),
         (lambda: da.from_array(X, chunks=(30, -1)), HINTS["labels"], "kcr", "the rows are on dask"),
         (lambda: X @ X.T, HINTS["labels"], "kcr", "the rows are no vectors"),
     ],
@@ -105,9 +104,26 @@ def test_beyond_what_was_measured_nothing_is_checked_and_that_is_said(rows, hint
     kernel = "precomputed" if "vectors" in reason else None
     report = mf.learn(rows(), hints, kernel=kernel).report
     assert report.method == method
-    assert report.choice == f"{method}, the first choice for these rows; not checked, because " + (
-        f"there are {reason}" if "relations" in reason else reason
-    )
+    assert report.choice == f"{method}, the first choice for these rows; not checked, because {reason}"
+
+
+def test_few_pairs_compare_the_first_choice_with_its_rival_and_not_with_the_start():
+    report = mf.learn(X, mf.Pairs.from_labels(Y, n_pairs=40, seed=0)).report
+    rival = "krca(kernel=standardized(rbf), weights=total)"
+    assert list(report.candidates) == ["simplenpkl", rival]
+    scores = {name: one["score"] for name, one in report.candidates.items()}
+    best = max(scores, key=scores.get)
+    assert report.choice.startswith(f"chosen: {best} (held-out pairs ranked right {100 * scores[best]:.1f} ±")
+    assert all(name in report.choice for name in scores)
+
+
+def test_few_relations_and_no_rival_leave_the_first_choice_unchecked(plugged):
+    use = mf.Use(mf.Labels, 0, check_from=5)
+    method = learning.Method(mf.Labels, mf.kernels.Linear(), Worse(), uses=(use,))
+    with plugged(method={"worse": method}):
+        assert mf.learn(X, Y).report.choice == (
+            "worse, the first choice for these rows; not checked, because there are fewer than 5 relations for each row"
+        )
 
 
 def test_uses_have_limits(plugged):

@@ -434,6 +434,10 @@ def _similar_only(pairs: Pairs) -> bool:
     return not len(pairs.dissimilar)
 
 
+def _some_similar(pairs: Pairs) -> bool:
+    return bool(len(pairs.similar))
+
+
 _GAUSSIAN = Standardized(RBF("median"), by="range")
 _MEASURED: dict[str, Any] = {
     "most_rows": 10_000,
@@ -451,6 +455,7 @@ METHOD = Method(
         Use(Chunklets, 1, **_MEASURED),
         Use(Pairs, 1, when=_similar_only, **_MEASURED),
         Use(Pairs, 2, when=_similar_only),
+        Use(Pairs, 3, when=_some_similar, rival=True, **_MEASURED),
     ),
     settings=(
         {"kernel": _GAUSSIAN, "weights": "total"},
