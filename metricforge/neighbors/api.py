@@ -10,7 +10,7 @@ import numpy as np
 from .. import names
 from ..checks import number, whole_number
 from ..errors import InputError
-from ..rows import draw, is_dask, is_sparse, whole_rows
+from ..rows import draw, is_dask, whole_rows
 from . import approximate, binary, candidates, choice, exhaustive, nndescent
 from .checking import check_found, check_k, check_rows
 from .chunks import across
@@ -48,8 +48,8 @@ def search(
     method : {"auto", "exact", "tree", "hamming", "cells", "pynndescent"}, the name of a registered search, or callable
         ``exact``: blocked matrix products, O(q n d) time.  ``tree``: a KD tree, for dense rows of low dimension; the
         same answer as ``exact``.  ``hamming``: rows of zeros and ones, packed into bits; the same answer, ten times as
-        fast.  ``cells``: approximate, for dense rows; they are grouped around centres, and each query is compared
-        with the rows of as many nearby cells as ``recall`` asks for.  ``pynndescent``: approximate NN-descent [1]_;
+        fast.  ``cells``: approximate; rows are grouped around centres, and each query is compared with the
+        rows of as many nearby cells as ``recall`` asks for.  ``pynndescent``: approximate NN-descent [1]_;
         deterministic (one thread).  Both return exact distances.  ``auto``: the fastest of these by shape, nonzeros
         and duplicates, including the time to import and compile in a new process; always exact with queries and with
         ``recall=1``.  A callable is called as ``method(X, k, queries=queries, seed=seed)`` and must return what this
@@ -157,8 +157,6 @@ def _found(
     if method == "hamming":
         return binary.hamming_search(X, Q, k, own), 1.0
     if method == "cells":
-        if is_sparse(X):
-            raise InputError('method "cells" takes dense rows, and X is CSR; pass method="auto" or X.toarray()')
         return approximate.cell_search(X, Q, k, own, wanted, seed)
     return nndescent.descent_search(X, Q, k, own, seed), None
 

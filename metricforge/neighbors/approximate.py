@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..rows import blocks, draw
+from ..rows import blocks, draw, is_sparse
+from .binary import hamming_search
 from .contract import Array, Found
+from .coordinates import Coordinates, coordinates
+from .distances import is_binary
 from .exhaustive import exact_search
-from .partition import Cells, cell_count, learn_cells, members_of, sample_rows
+from .partition import BATCH, Cells, cell_count, learn_cells, members_of, sample_rows
 from .probing import QUERIES, probe
 
 PILOT = 400
@@ -89,31 +92,45 @@ def without_itself(near: Array, distances: Array, own: Array) -> Found:
     return near[apart].reshape(len(near), -1), distances[apart].reshape(len(near), -1)
 
 
-def cell_search(X: Array, Q: Array, k: int, own: Array | None, recall: float, seed: int) -> tuple[Found, float]:
-    """Search dense rows in memory by cells; return the lists and their estimated recall.
+def cell_search(X: Any, Q: Any, k: int, own: Array | None, recall: float, seed: int) -> tuple[Found, float]:
+    """Search rows in memory by cells; return the lists and their estimated recall.
 
-    ``own[i]`` is the row of X that query i may not find.  Time: O(q p c d) for p cells of c rows, and finding these
-    cells.  Memory: a copy of X, and the lists.
+    ``own[i]`` is the row of X that query i may not find.  Rows of zeros and ones, dense or CSR, are packed into bits.
+    Time: O(q p c d) for p cells of c rows, and finding these cells.  Memory: a copy of X (of packed rows an eighth of
+    a byte per entry), and the lists.
     """
-    n, q = len(X), len(Q)
-    cells = learn_cells(X[sample_rows(n, cell_count(n), seed)], cell_count(n), seed)
+    n, q = X.shape[0], Q.shape[0]
+    binary = is_binary(X) and (Q is X or is_binary(Q))
+    place = coordinates(X.shape[1], sparse=is_sparse(X), binary=binary, seed=seed)
+    exact = hamming_search if binary else exact_search
+    count = cell_count(n)
+    cells = learn_cells(place(place.rows(X[sample_rows(n, count, seed)])), count, seed)
     chosen = pilot_rows(q, seed)
-    near, distances = exact_search(X, Q[chosen], min(2 * k, n - (own is not None)), None if own is None else chosen)
-    homes = cells.nearest(X[near.ravel()], 1)[:, 0].reshape(near.shape)
-    scheme = plan(cells, Q[chosen], homes, distances, k, recall)
+    near, distances = exact(X, Q[chosen], min(2 * k, n - (own is not None)), None if own is None else chosen)
+    homes = cells.nearest(place(place.rows(X[near.ravel()])), 1)[:, 0].reshape(near.shape)
+    scheme = plan(cells, place(place.rows(Q[chosen])), homes, distances, k, recall)
     if not scheme.cells:
-        return exact_search(X, Q, k, own), 1.0
-    home = np.empty(n, dtype=np.int64)
-    for part in blocks(n, 1, QUERIES):
-        home[part] = cells.nearest(X[part], 1)[:, 0]
-    members = members_of(X, home, cells.count)
+        return exact(X, Q, k, own), 1.0
+    rows = place.rows(X)
+    home = _homes(cells, place, rows)
+    members = members_of(rows, home, cells.count)
     sizes = np.diff(members.starts)
+    Q = rows if Q is X else place.rows(Q)
     # Rows in the order of their cells: those of one block search the same cells.
-    order = members.numbers if own is not None else np.argsort(cells.nearest(Q, 1)[:, 0], kind="stable")
+    order = members.numbers if own is not None else np.argsort(_homes(cells, place, Q), kind="stable")
     found = np.empty((q, k), dtype=np.int64), np.empty((q, k))
-    for part in blocks(q, 1, QUERIES):
+    for part in blocks(q, place.row_bytes, QUERIES * place.row_bytes):
         numbers = order[part]
-        rows = Q[numbers]
+        block = Q[numbers]
         mine = None if own is None else own[numbers]
-        found[0][numbers], found[1][numbers] = probe(rows, cells.enough(rows, scheme.cells, sizes, k), members, k, mine)
+        probes = cells.enough(place(block), scheme.cells, sizes, k)
+        found[0][numbers], found[1][numbers] = probe(block, probes, members, k, mine)
     return found, scheme.recall
+
+
+def _homes(cells: Cells, place: Coordinates, rows: Any) -> Array:
+    """Return the cell of every row."""
+    home = np.empty(rows.shape[0], dtype=np.int64)
+    for part in blocks(rows.shape[0], place.row_bytes, BATCH * place.row_bytes):
+        home[part] = cells.nearest(place(rows[part]), 1)[:, 0]
+    return home

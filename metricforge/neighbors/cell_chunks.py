@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from ..rows import Tasks, blocks, chunk_ranges, fold, gathered, limit_chunks, map_rows, take
+from ..rows import Tasks, blocks, chunk_ranges, fold, gathered, is_sparse, limit_chunks, map_rows, take
 from .api import search
 from .approximate import pilot_rows, plan, without_itself
 from .contract import Array, Found
-from .partition import Cells, cell_count, learn_cells, sample_rows
+from .coordinates import Coordinates, coordinates, stacked
+from .distances import is_binary
+from .partition import BATCH, Cells, cell_count, learn_cells, sample_rows
 from .probing import QUERIES, Members, probe
 
 
@@ -31,21 +33,27 @@ def cells_across(X: Any, k: int, recall: float, seed: int) -> tuple[tuple[Any, A
     searches, and the lists once.  Memory of a task: the rows of a shard and of the cells near it.
     """
     X = limit_chunks(X, 8 * X.shape[1] + 32 * k)
-    n = X.shape[0]
-    cells = learn_cells(np.asarray(take(X, sample_rows(n, cell_count(n), seed))), cell_count(n), seed)
+    n, d = X.shape
+    sparse = is_sparse(X._meta)
+    binary = bool(fold(is_binary, all, X))
+    place = coordinates(d, sparse=sparse, binary=binary, seed=seed)
+
+    def placed(numbers: Array) -> Array:
+        return place(place.rows(take(X, numbers)))
+
+    cells = learn_cells(placed(sample_rows(n, cell_count(n), seed)), cell_count(n), seed)
     chosen = pilot_rows(n, seed)
-    Q = np.asarray(take(X, chosen))
     most = min(n, 2 * k + 1)
-    near, distances = (np.asarray(gathered(part)) for part in search(X, most, queries=Q, method="exact"))
-    near, distances = without_itself(near, distances, chosen)
-    homes = cells.nearest(np.asarray(take(X, near.ravel())), 1)[:, 0].reshape(near.shape)
-    scheme = plan(cells, Q, homes, distances, k, recall)
+    exact = search(X, most, queries=take(X, chosen), method="hamming" if binary else "exact")
+    near, distances = without_itself(*(np.asarray(gathered(part)) for part in exact), chosen)
+    homes = cells.nearest(placed(near.ravel()), 1)[:, 0].reshape(near.shape)
+    scheme = plan(cells, placed(chosen), homes, distances, k, recall)
     if not scheme.cells:
         return None
-    home = map_rows(_Home(cells), X, None, np.int32)
+    home = map_rows(_Home(cells, place), X, None, np.int32)
     sizes = fold(_Sizes(cells.count), _total, home)
     shards = _shards(sizes, len(X.chunks[0]))
-    return _Search(cells, scheme.cells, k, sizes, shards).lists(X, home), scheme.recall
+    return _Search(cells, place, scheme.cells, k, sizes, shards).lists(X, home), scheme.recall
 
 
 def _shards(sizes: Array, shards: int) -> Array:
@@ -60,9 +68,10 @@ class _Home:
     """The cell of every row of a block."""
 
     cells: Cells
+    place: Coordinates
 
-    def __call__(self, X: Array) -> Array:
-        return self.cells.nearest(X, 1)[:, 0].astype(np.int32)
+    def __call__(self, X: Any) -> Array:
+        return self.cells.nearest(self.place(self.place.rows(X)), 1)[:, 0].astype(np.int32)
 
 
 @dataclass(frozen=True)
@@ -84,6 +93,7 @@ class _Search:
     """The steps of the search, each of which runs in a task."""
 
     cells: Cells
+    place: Coordinates
     probes: int
     k: int
     sizes: Array
@@ -114,16 +124,17 @@ class _Search:
         made = [third.array(rows, o, X.chunks[0], self.k, dtype) for o, dtype in enumerate((np.int64, np.float64))]
         return made[0], made[1]
 
-    def split(self, X: Array, home: Array, start: int) -> list[tuple[Array, Array, Array]]:
+    def split(self, X: Any, home: Array, start: int) -> list[tuple[Any, Array, Array]]:
         """Return for each shard its rows in a chunk, their numbers and cells."""
+        X = self.place.rows(X)
         shard = np.searchsorted(self.shards, home, side="right") - 1
         order = np.argsort(shard, kind="stable")
         parts = np.split(order, np.searchsorted(shard[order], np.arange(1, len(self.shards) - 1)))
         return [(X[part], part + start, home[part]) for part in parts]
 
-    def gather(self, shard: int, pieces: list[tuple[Array, Array, Array]]) -> Members:
+    def gather(self, shard: int, pieces: list[tuple[Any, Array, Array]]) -> Members:
         """Return the rows of a shard in the order of their cells; its first cell has number 0."""
-        rows, numbers, home = (np.concatenate(part) for part in zip(*pieces, strict=True))
+        rows, numbers, home = (stacked(list(part)) for part in zip(*pieces, strict=True))
         home = home - self.shards[shard]
         order = np.argsort(home, kind="stable")  # pieces and their rows ascend in number
         starts = np.zeros(self.shards[shard + 1] - self.shards[shard] + 1, dtype=np.int64)
@@ -132,7 +143,15 @@ class _Search:
 
     def ask(self, shard: Members) -> Array:
         """Return the cells that each row of a shard searches."""
-        return self.cells.enough(shard.rows, self.probes, self.sizes, self.k).astype(np.int32)
+        n = len(shard.numbers)
+        parts = blocks(n, self.place.row_bytes, BATCH * self.place.row_bytes)
+        asked = [self.cells.enough(self.place(shard.rows[part]), self.probes, self.sizes, self.k) for part in parts]
+        out = np.full((n, max((part.shape[1] for part in asked), default=0)), -1, dtype=np.int32)
+        start = 0
+        for part in asked:  # of unequal widths, where cells have few rows
+            out[start : start + len(part), : part.shape[1]] = part
+            start += len(part)
+        return out
 
     def needs(self, asked: Array) -> Array:
         """Return which cells any row of a shard searches."""
@@ -153,7 +172,7 @@ class _Search:
         cells = np.concatenate([part for part, _ in near])
         sizes = np.concatenate([np.diff(members.starts) for _, members in near])
         members = Members(
-            np.concatenate([members.rows for _, members in near]),
+            stacked([members.rows for _, members in near]),
             np.concatenate([members.numbers for _, members in near]),
             np.concatenate([[0], np.cumsum(sizes)]),
         )

@@ -20,10 +20,11 @@ HAMMING_SECONDS = 2.0
 """Time on one core from which packed rows are faster in a new process: that of importing numba and loading the loop."""
 DESCENT_SECONDS = 45.0
 """Time on one core from which NN-descent is faster in a new process: 33 s to compile, 2 to import, 4 to 10 to run."""
-
-
 CELLS_SECONDS = 8.0
 """Time on one core from which cells are faster than comparing all pairs: measured at 60,000 rows of 16 columns."""
+PLAIN = 512
+"""Up to this many columns sparse and binary rows have themselves as coordinates among cells; wider ones a sketch, whose
+cells tell rows apart less well."""
 
 
 def choose(X: Any, Q: Any, itself: bool, recall: float = 0.95) -> str:
@@ -45,12 +46,12 @@ def choose(X: Any, Q: Any, itself: bool, recall: float = 0.95) -> str:
     pair = 2 + 0.03 * d if multiplies_dense(X) else 9 + min(60.0, 10 * (X.nnz / n) ** 2 / d)
     pairs = n * Q.shape[0]
     packed = 0.5 + 0.2 * (d // 64 + 1)  # measured at 2 and at 16 words
-    if 1e-9 * pair * pairs > HAMMING_SECONDS and 1e-9 * packed * pairs <= DESCENT_SECONDS and _both_binary(X, Q):
-        return "hamming"
-    # With queries an index would be built for one use.
-    if not itself or recall == 1:
+    approximate = itself and recall < 1  # with queries an index would be built for one use
+    if 1e-9 * pair * pairs > HAMMING_SECONDS and _both_binary(X, Q):
+        return "cells" if approximate and 1e-9 * packed * pairs > CELLS_SECONDS else "hamming"
+    if not approximate:
         return "exact"
-    if not is_sparse(X):
+    if not is_sparse(X) or d <= PLAIN:
         return "cells" if 1e-9 * pair * pairs > CELLS_SECONDS and _scaled(X) else "exact"
     return "pynndescent" if 1e-9 * pair * pairs > DESCENT_SECONDS else "exact"
 
@@ -58,8 +59,8 @@ def choose(X: Any, Q: Any, itself: bool, recall: float = 0.95) -> str:
 def prefers_cells(X: Any, recall: float) -> bool:
     """Return whether cells are faster than comparing all pairs of dask rows, on all workers."""
     n, d = X.shape
-    dense = isinstance(X._meta, np.ndarray)
-    return dense and recall < 1 and bool(1e-9 * min(2 + 0.03 * d, 60) * n * n / threads() > CELLS_SECONDS)
+    pair = min(2 + 0.03 * d, 60) if isinstance(X._meta, np.ndarray) else 9
+    return recall < 1 and bool(1e-9 * pair * n * n / threads() > CELLS_SECONDS)
 
 
 def multiplies_dense(X: Any) -> bool:

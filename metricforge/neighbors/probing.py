@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from ..rows import is_sparse
 from . import tiles
+from .choice import multiplies_dense
 from .contract import Array, Found
 from .distances import pair_distances
 from .scanning import Lists
-from .single import operands, smallest, takes_single
+from .single import kept_share, operands, smallest, takes_single
 
 QUERIES = 2**15 - 1
 """Queries whose lists are filled at a time: less than 2**15."""
@@ -27,24 +30,24 @@ class Members:
 
     Attributes
     ----------
-    rows : (n, d) array
+    rows : (n, d) array or csr_array, or (n, words) uint64 array of packed bits
     numbers : (n,) int array
         The number of each row, ascending within a cell.
     starts : (C + 1,) int array
         The rows of cell c are ``starts[c]:starts[c + 1]``.
     """
 
-    rows: Array
+    rows: Any
     numbers: Array
     starts: Array
 
 
-def probe(Q: Array, probes: Array, members: Members, k: int, own: Array | None = None) -> Found:
+def probe(Q: Any, probes: Array, members: Members, k: int, own: Array | None = None) -> Found:
     """Return the k rows nearest to each query among those in its cells, sorted by (distance, number).
 
     Parameters
     ----------
-    Q : (q, d) array
+    Q : (q, d), of the same kind as the rows of members
     probes : (q, p) int array
         The cells to search for each query, each once; -1 for none.  The first should be the nearest.
     members : Members
@@ -62,7 +65,9 @@ def probe(Q: Array, probes: Array, members: Members, k: int, own: Array | None =
     The answer for a query does not depend on the other queries, nor on the order of its cells.  Time: one product and
     one comparison per pair.  Memory: a tile, and 40 bytes per neighbour of 16384 queries.
     """
-    q = len(Q)
+    if members.rows.dtype == np.uint64:
+        return _probe_packed(Q, probes, members, k, own)
+    q = Q.shape[0]
     indices, distances = np.full((q, k), -1, dtype=np.int64), np.full((q, k), np.inf)
     for start in range(0, q, QUERIES):
         part = slice(start, min(q, start + QUERIES))
@@ -76,6 +81,13 @@ def probe(Q: Array, probes: Array, members: Members, k: int, own: Array | None =
             lists.merge()
             first, stop = stop, STAGE * stop
     return indices, distances
+
+
+def _probe_packed(Q: Array, probes: Array, members: Members, k: int, own: Array | None) -> Found:
+    from .bits import nearest_in_cells
+
+    indices, counts = nearest_in_cells(members.rows, members.numbers, members.starts, Q, probes, k, own)
+    return indices, np.sqrt(np.where(counts < 0, np.inf, counts))
 
 
 def visits(probes: Array) -> Iterator[tuple[int, Array]]:
@@ -116,22 +128,34 @@ def _search_cells(lists: Lists, source: _CellDistances, probes: Array, members: 
 class _CellDistances:
     """Lower bounds of squared distances, (1 - s)(|q|² + |x|²) - 2q'x about a row of the cell; see `single`.
 
-    Cells are small, so are the norms about one of their rows, and with them the error of the bounds.
+    Cells are small, so are the norms about one of their rows, and with them the error of the bounds.  CSR rows with
+    few nonzeros are not centred.
     """
 
     exact = False
 
-    def __init__(self, Q: Array, X: Array) -> None:
+    def __init__(self, Q: Any, X: Any) -> None:
         self.Q, self.X = Q, X
         self.coarse = True
+        self.multiplies_dense = multiplies_dense(X)
         d = X.shape[1]
         self.floor = smallest(d, np.float32)
 
     def tile_of(self, rows: Array, c0: int, c1: int) -> Array:
         """Return the bounds of some queries and the rows ``c0:c1``."""
         d = self.X.shape[1]
-        centre = np.asarray(self.X[c0], dtype=np.float64)
-        Q, X = self.Q[rows] - centre, self.X[c0:c1] - centre
+        Q, X = self.Q[rows], self.X[c0:c1]
+        if not self.multiplies_dense:
+            Q, X = Q.astype(np.float64), X.astype(np.float64)
+            q, x = (np.asarray(part.multiply(part).sum(axis=1)).ravel() for part in (Q, X))
+            tile: Array = (Q @ X.T).toarray()
+            tile *= -2
+            tile += kept_share(d, np.float64) * (q[:, None] + x)
+            return tile
+        if is_sparse(X):
+            Q, X = Q.toarray(), X.toarray()
+        centre = np.asarray(X[0], dtype=np.float64)
+        Q, X = Q - centre, X - centre
         q, x = np.vecdot(Q, Q), np.vecdot(X, X)
         single = self.coarse and takes_single(d, float(q.max()), float(x.max()))
         dtype = np.float32 if single else np.float64

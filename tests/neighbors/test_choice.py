@@ -38,6 +38,18 @@ def test_auto_is_exact_where_all_neighbors_are_asked_for():
     assert neighbors.choose(X, X, True, recall=1) == "exact"
 
 
+def test_auto_for_many_binary_and_sparse_rows(monkeypatch):
+    monkeypatch.setattr(neighbors.choice, "CELLS_SECONDS", 1e-4)
+    monkeypatch.setattr(neighbors.choice, "HAMMING_SECONDS", 1e-4)
+    X = sparse.random_array((3000, 80), density=0.02, rng=0, format="csr")
+    ones = X.astype(bool).astype(float)
+    assert neighbors.choose(ones, ones, True) == "cells"
+    assert neighbors.choose(ones, ones, True, recall=1) == "hamming"
+    assert neighbors.choose(ones, ones[:9], False) == "hamming"
+    assert neighbors.choose(X, X, True) == "cells"
+    assert neighbors.choose(X, X, True, recall=1) == "exact"
+
+
 def test_auto_has_no_tree_for_few_distinct_rows(rng):
     X = few_values(rng, 5000)
     assert neighbors.choose(X, X, True) == "exact"
