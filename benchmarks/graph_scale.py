@@ -54,10 +54,8 @@ def measure(rows: str, n: int, queries: int) -> dict[str, Any]:
     """Return what one case takes, in this process."""
     if rows == "dask":
         return measure_on_workers(n)
-    if rows.startswith("mixture"):
-        X = mixture(n, 64 if rows == "mixture64" else 16)
-    else:
-        X = mf.datasets.load(rows)[0]
+    made = {"mixture": 16, "mixture64": 64}
+    X = mixture(n, made[rows]) if rows in made else mf.datasets.load(rows)[0]
     before = peak()
     start = time.process_time()
     (indices, _), estimate = neighbors.search_with_recall(X, K, method="cells")
