@@ -45,7 +45,8 @@ def cells_across(X: Any, k: int, recall: float, seed: int) -> tuple[tuple[Any, A
     chosen = pilot_rows(n, seed)
     most = min(n, 2 * k + 1)
     exact = search(X, most, queries=take(X, chosen), method="hamming" if binary else "exact")
-    near, distances = without_itself(*(np.asarray(gathered(part)) for part in exact), chosen)
+    near, distances = (np.asarray(gathered(part)) for part in exact)
+    near, distances = without_itself(near, distances, chosen)
     homes = cells.nearest(placed(near.ravel()), 1)[:, 0].reshape(near.shape)
     scheme = plan(cells, placed(chosen), homes, distances, k, recall)
     if not scheme.cells:

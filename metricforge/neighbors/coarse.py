@@ -14,12 +14,15 @@ from . import tiles
 from .contract import Array, Found
 from .distances import pair_distances
 from .probing import Members, visits
+from .scanning import least
 from .single import kept_share, left_operand, right_operand, smallest, takes_single
 
 STAGE = 16
 """Each stage of a search ends at that many times as many cells as the stage before."""
 HEAD = 48
 """Rows of the nearest cell per neighbour, whose distances are the first limit for candidates."""
+WIDE = 8
+"""Up to this many candidates per neighbour are ordered in one table."""
 MOST_CANDIDATES = 2**22
 """Candidates of one batch: beyond that, `search` gives up."""
 
@@ -144,13 +147,20 @@ class _Batch:
 
 
 def _ordered(who: Array, numbers: Array, distances: Array, q: int, k: int) -> Found:
-    """Return the first k candidates of each query by (distance, number); -1 and infinity where there are fewer."""
-    order = np.lexsort((numbers, distances, who))
+    """Return the first k candidates of each query by (distance, number); -1 and infinity where there are fewer.
+
+    Queries ascend in ``who``.
+    """
     counts = np.bincount(who, minlength=q)
     place = np.arange(len(who)) - np.repeat(np.cumsum(counts) - counts, counts)
-    chosen = place < k
-    order = order[chosen]
-    found = np.full((q, k), -1, dtype=np.int64), np.full((q, k), np.inf)
-    at = who[order], place[chosen]
-    found[0][at], found[1][at] = numbers[order], distances[order]
-    return found
+    widest = max(k, int(counts.max(initial=0)))
+    if widest > WIDE * k:  # near ties of a few queries do not widen the table of all
+        found = np.full((q, k), -1, dtype=np.int64), np.full((q, k), np.inf)
+        order = np.lexsort((numbers, distances, who))[place < k]
+        at = who[order], place[place < k]
+        found[0][at], found[1][at] = numbers[order], distances[order]
+        return found
+    keys, cols = np.full((q, widest), np.inf), np.full((q, widest), -1, dtype=np.int64)
+    keys[who, place], cols[who, place] = distances, numbers
+    best = least(keys, cols, k)
+    return np.take_along_axis(cols, best, axis=1), np.take_along_axis(keys, best, axis=1)

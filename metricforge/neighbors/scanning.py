@@ -245,13 +245,13 @@ def _merge(indices: Array, keys: Array, rows: Array, cols: Array, new: Array, nu
         all_keys[:, :k], all_cols[:, :k] = keys[lists], indices[lists]
         at = np.searchsorted(lists, rows[part]), k + place[part] - first
         all_keys[at], all_cols[at] = new[part], cols[part]
-        best = _least(all_keys, all_cols, k)
+        best = least(all_keys, all_cols, k)
         keys[lists] = np.take_along_axis(all_keys, best, axis=1)
         indices[lists] = np.take_along_axis(all_cols, best, axis=1)
     return np.flatnonzero(counts)
 
 
-def _least(keys: Array, cols: Array, k: int) -> Array:
+def least(keys: Array, cols: Array, k: int) -> Array:
     """Return the places of the k least entries of each row, sorted by (key, col)."""
     order = np.argsort(keys, axis=1)[:, : k + 1]
     found = np.take_along_axis(keys, order, axis=1)

@@ -16,9 +16,11 @@ def prepared(X, home, count):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("wide", [0, 8])
 @pytest.mark.parametrize("k", [1, 7, 60])
-def test_the_answer_is_that_of_the_search_of_cells(k, dtype, monkeypatch):
+def test_the_answer_is_that_of_the_search_of_cells(k, wide, dtype, monkeypatch):
     monkeypatch.setattr(coarse, "STAGE", 2)  # several stages
+    monkeypatch.setattr(coarse, "WIDE", wide)
     rng = np.random.default_rng(k)
     X, Q = (rng.standard_normal((m, 9)).astype(dtype) for m in (2000, 150))
     home = rng.integers(40, size=2000)  # cells of 50 rows: fewer than k in the last case
