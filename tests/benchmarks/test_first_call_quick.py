@@ -24,3 +24,12 @@ def test_a_broken_default_is_noticed():
     assert bad < good - 1.5
     with pytest.raises(AssertionError):
         assert shortfalls({"P5": dict.fromkeys(sets, bad)}) == []
+
+
+def test_broken_weights_are_noticed():
+    """krca with the weights of the paper, instead of those by all rows: the margin is crossed for groups."""
+
+    def broken(X, hints, seed):
+        return mf.learn(X, hints, method="krca")
+
+    assert [text[:2] for text in shortfalls(quick_gains(broken, kinds=("C",)))] == ["C:"]
