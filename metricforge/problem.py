@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field, fields, is_dataclass, replace
 from enum import StrEnum
+from functools import cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -371,8 +372,7 @@ class _Shared:
     """The fields of a component that was checked before, to recognise them in another."""
 
     def __init__(self, component: Any) -> None:
-        known = is_dataclass(component) and not isinstance(component, type)
-        values = [getattr(component, f.name) for f in fields(component)] if known else []
+        values = [getattr(component, name) for name in _field_names(type(component))]
         self._objects = {id(value) for value in values}
         self._arrays = {_address(value): len(value) for value in values if isinstance(value, np.ndarray)}
 
@@ -388,12 +388,22 @@ class _Shared:
 
 
 def _address(value: Array) -> tuple[int, np.dtype[Any], tuple[int, ...]]:
-    return value.ctypes.data, value.dtype, value.strides
+    return value.__array_interface__["data"][0], value.dtype, value.strides  # value.ctypes takes ten times as long
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    """Return the fields of a type of component; none for other types."""
+    return tuple(f.name for f in fields(kind)) if is_dataclass(kind) else ()
+
+
+_PLAIN = (str, int, bool, type(None))
+"""Types of values that have nothing to check: asked first, because most values are of these."""
 
 
 def _not_finite(value: Any, name: str, shared: _Shared) -> str:
     """Return the path of the first number or array inside a component that is not finite, or ''."""
-    if isinstance(value, str | int | None) or shared.contains(value) or is_dask(value):
+    if type(value) in _PLAIN or isinstance(value, str | int) or shared.contains(value) or is_dask(value):
         return ""
     if isinstance(value, float):
         return "" if math.isfinite(value) else name
@@ -402,10 +412,8 @@ def _not_finite(value: Any, name: str, shared: _Shared) -> str:
     if isinstance(value, np.ndarray | np.floating):
         new = shared.rest(np.asarray(value))
         return name if new.dtype.kind == "f" and not np.isfinite(new).all() else ""
-    inside: Iterable[tuple[Any, Any]] = ()
-    if is_dataclass(value) and not isinstance(value, type):
-        inside = ((f.name, getattr(value, f.name)) for f in fields(value))
-    elif isinstance(value, Mapping):
+    inside: Iterable[tuple[Any, Any]] = [(field, getattr(value, field)) for field in _field_names(type(value))]
+    if isinstance(value, Mapping):
         inside = value.items()
     elif isinstance(value, list | tuple):
         inside = enumerate(value)

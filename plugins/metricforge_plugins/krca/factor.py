@@ -103,7 +103,13 @@ class Factor:
         """
         r, q = self.order, len(D)
         V = self.solve(B)  # (q, r)
-        T = np.linalg.cholesky(D - V @ V.T).T
+        C = D - V @ V.T
+        if q == 1:  # a stream of pairs: LAPACK would take longer than the rest of the arithmetic
+            if not C[0, 0] > 0:
+                raise np.linalg.LinAlgError("the enlarged matrix is not positive definite")
+            T = np.sqrt(C)
+        else:
+            T = np.linalg.cholesky(C).T
         columns = np.concatenate([part for j in range(q) for part in (V[j], T[: j + 1, j])])
         assert len(columns) == q * r + q * (q + 1) // 2
         storage = self._storage or _Storage(self.packed, len(columns))

@@ -15,6 +15,8 @@ from metricforge.space import FeatureMap
 
 from .chunklets import Groups
 
+FEW = 16
+"""Rows that are added to S in one step, without the parts from which larger sums are joined."""
 OPEN_BYTES = 64 * 2**20
 """Up to this size, means of groups that span several dask chunks are kept; beyond, rows are sorted by group first."""
 
@@ -53,8 +55,11 @@ def scatter(map: FeatureMap, X: Any, groups: Groups, step: Callable[..., None] |
     Cost: O(n m (l + m)) time for l landmarks, and O(m²) memory besides one block of rows.  On dask every chunk is one
     task and m × m sums are transferred; rows are transferred only if many groups span several chunks.
     """
+    numbers = np.repeat(np.arange(len(groups.sizes)), groups.sizes)
+    if groups.n <= FEW and not _rows.is_dask(X):  # a stream of small updates: one block, no group continues elsewhere
+        return _inside(map.block(X[groups.order]), numbers)[0]
     codes = np.full(_rows.count(X), -1)
-    codes[groups.order] = np.repeat(np.arange(len(groups.sizes)), groups.sizes)
+    codes[groups.order] = numbers
     elsewhere = np.empty(0, dtype=int)
     if _rows.is_dask(X):
         step = None  # a worker cannot report progress

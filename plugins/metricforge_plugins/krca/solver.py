@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -238,7 +239,7 @@ def append(old: Factor, B: Array, D: Array, ridge: float, seed: int = 0) -> tupl
         raise _too_small(ridge, float(D.diagonal().max())) from None
     q, r = len(D), old.order
     gained = new.log_determinant_from(r) - q * np.log(ridge) - (float(D.trace()) / ridge - q)
-    v = np.random.default_rng(seed).standard_normal(q)
+    v = _direction(q, seed)
     truth = np.concatenate([B.T @ v, D @ v])
     return new, float(gained), _relative(new.columns_times(r, v), truth)
 
@@ -309,7 +310,7 @@ def _factorised(
         raise _too_small(ridge, trace) from None
     # the upper triangle of A is intact, but its diagonal was overwritten by that of the factor
     A.flat[:: r + 1] = diagonal
-    v = np.random.default_rng(seed).standard_normal(r)
+    v = _direction(r, seed)
     gap = _relative(triangle.times(v), _upper_times(A, v))
     objective = triangle.log_determinant_from(0) - r * np.log(ridge) - trace / ridge
     learned = ChunkletKernel(kernel, rows, sizes, triangle.packed, ridge)
@@ -359,10 +360,16 @@ def _check_scatter(kernel: ScatterKernel, seed: int) -> tuple[float, float]:
     R, epsilon = kernel.root, kernel.epsilon
     w = 1 / np.square(R).sum(axis=0)  # the eigenvalues of Ĉ: R = V (εI + Λ)^(−1/2)
     V = R * np.sqrt(w)
-    v = np.random.default_rng(seed).standard_normal(len(R))
+    v = _direction(len(R), seed)
     truth = kernel.scatter @ v / kernel.n + epsilon * v
     ratio = w / (epsilon or 1.0)
     return float((np.log(ratio) - (ratio - 1)).sum()), _relative(V @ (w * (v @ V)), truth)
+
+
+@lru_cache(maxsize=8)
+def _direction(size: int, seed: int) -> Array:
+    """Return the random direction of a residual; a stream of updates asks for the same one again."""
+    return np.random.default_rng(seed).standard_normal(size)
 
 
 def _relative(found: Array, truth: Array) -> float:
