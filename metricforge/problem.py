@@ -7,8 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field, fields, is_dataclass, replace
 from enum import StrEnum
-from functools import cache
 from typing import Any, ClassVar, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -391,10 +391,14 @@ def _address(value: Array) -> tuple[int, np.dtype[Any], tuple[int, ...]]:
     return value.__array_interface__["data"][0], value.dtype, value.strides  # value.ctypes takes ten times as long
 
 
-@cache
-def _field_names(kind: type) -> tuple[str, ...]:
+def _field_names(kind: type[Any]) -> tuple[str, ...]:
     """Return the fields of a type of component; none for other types."""
-    return tuple(f.name for f in fields(kind)) if is_dataclass(kind) else ()
+    if kind not in _FIELDS:
+        _FIELDS[kind] = tuple(f.name for f in fields(kind)) if is_dataclass(kind) else ()
+    return _FIELDS[kind]
+
+
+_FIELDS: WeakKeyDictionary[type[Any], tuple[str, ...]] = WeakKeyDictionary()
 
 
 _PLAIN = (str, int, bool, type(None))

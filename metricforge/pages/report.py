@@ -23,14 +23,13 @@ from numpy.typing import NDArray
 from .. import __version__
 from .. import rows as _rows
 from ..checks import plural
-from ..constraints import Constraint, Labels, Lines, Satisfied
+from ..constraints import Constraint, Distances, Labels, Lines, Satisfied
 from ..errors import InputError
 from ..files import atomic as files
 from ..join import as_constraint
 from ..kernels import Kernel
 from ..learning import find_kernel
 from ..metric import Metric
-from ..tasks import satisfied
 from . import markup, plotting
 
 Array = NDArray[Any]
@@ -57,6 +56,7 @@ def html(
     names: Sequence[str] | None = None,
     source: str = "",
     command: str = "",
+    counted: tuple[Sequence[Satisfied], Sequence[Satisfied]] | None = None,
 ) -> str:
     """Return the report of a fit as the text of an HTML page.
 
@@ -75,6 +75,9 @@ def html(
         Names of the features.
     source, command : str
         The origin of the rows, and the command that was typed; both are printed.
+    counted : pair, optional
+        The relations satisfied before and after learning, if they were counted on these rows already; the rows are then
+        not checked again.
 
     Notes
     -----
@@ -87,13 +90,16 @@ def html(
             "X is missing: this metric keeps no training rows; pass the rows that the constraints are about"
         )
     relations = as_constraint(constraints, "constraints")
-    X = metric.kernel.check(X, "X")
+    X = metric.kernel.check(X, "X") if counted is None else X
     relations.check(_rows.count(X))
     start = starting_kernel(metric, X) if before is None else find_kernel(before).resolve(X, seed=metric.seed)
     names = names if names is not None else metric.columns or None
     classes = relations.row_classes() if y is None else Labels(y)
     subject = _Subject(metric, start, X, relations, classes, names, source, command)
-    return _page(subject)
+    if counted is None:
+        of_start, learned = Distances(start, X, metric.seed), Distances(metric.kernel, X, metric.seed)
+        counted = relations.satisfied(of_start), relations.satisfied(learned)
+    return _page(subject, *counted)
 
 
 def starting_kernel(metric: Metric, X: Any) -> Kernel:
@@ -133,9 +139,7 @@ class _Subject:
         return plural(n, "row") + width + (f" in {self.source}" if self.source else "")
 
 
-def _page(about: _Subject) -> str:
-    before = satisfied(about.start, about.X, about.relations, seed=about.metric.seed)
-    after = satisfied(about.metric, about.X, about.relations, seed=about.metric.seed)
+def _page(about: _Subject, before: Sequence[Satisfied], after: Sequence[Satisfied]) -> str:
     title = f"A metric learned by {about.metric.report.get('method', 'hand')}"
     sections = [
         _lead(about, title, before, after),

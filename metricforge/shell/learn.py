@@ -13,18 +13,18 @@ from numpy.typing import NDArray
 
 from .. import rows as _rows
 from ..checks import plural
-from ..constraints import Constraint, Labels, Satisfied
+from ..constraints import Constraint, Distances, Labels, Satisfied
 from ..errors import InputError
 from ..files import atomic as files
 from ..files.origin import Origin
 from ..files.preparation import AS_THEY_ARE
 from ..files.table import Table, row_counters
-from ..kernels import Spectrum, Standardized
+from ..kernels import Kernel, Spectrum, Standardized
 from ..learning import declared_methods, find_kernel, learn_named, plan_of
 from ..metric import Metric
 from ..pages import plotting, report
 from ..rows import cluster
-from ..tasks import Score, held_out, satisfied
+from ..tasks import Score, held_out
 from .hints import hint_kinds, read_hint
 from .output import shares, write_json, write_line
 from .settings import Run, check_not_input, settings
@@ -57,15 +57,21 @@ def run(args: Namespace) -> None:
         scores, why = scored(run, table, hint)
         metric = metric.with_facts(held_out=tuple(score.as_dict() for score in scores))
         assert metric.start is not None
-        before, after = (satisfied(one, table.rows, hint, seed=run.seed) for one in (metric.start, metric))
+        before, after = (counted(hint, kernel, metric) for kernel in (metric.start, metric.kernel))
         page = ""
         if run.report:
-            page = report.html(metric, hint, X=table.rows, source=Path(run.data).name, command=args.typed)
+            source = Path(run.data).name
+            page = report.html(metric, hint, source=source, command=args.typed, counted=(before, after))
         metric.save(run.out)
     if run.report:
         files.write(run.report, page.encode())
     notes = [*why, *prepared_notes(table), *(_counter_note(name) for name in row_counters(table))]
     (_print_json if args.json else _print)(Result(run, hint, metric, notes, before, after))
+
+
+def counted(hint: Constraint, kernel: Kernel, metric: Metric) -> Sequence[Satisfied]:
+    """Count the relations that a kernel satisfies on the rows of a metric, which were checked when it learned."""
+    return hint.satisfied(Distances(kernel, metric.rows, metric.seed))
 
 
 def scored(run: Run, table: Table, hint: Constraint) -> tuple[tuple[Score, ...], list[str]]:

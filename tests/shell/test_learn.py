@@ -13,6 +13,7 @@ from metricforge_cases.shell import learn, run
 
 import metricforge as mf
 from metricforge.constraints import Satisfied
+from metricforge.rows import checking
 from metricforge.shell import main as cli
 
 
@@ -29,6 +30,34 @@ def test_learn_from_labels_says_what_changed_and_saves(here, capsys):
     page = (here / "report.html").read_text()
     assert "metricforge learn toy.csv --label class" in page
     assert "toy.csv" in page
+
+
+def test_rows_are_checked_relations_counted_and_the_width_resolved_once(here, monkeypatch, capsys):
+    """More rows than a picture shows, so that a check of all rows is told from one of a sample."""
+    n = 1200
+    X = np.random.default_rng(0).normal(size=(n, 3))
+    lines = [",".join(map(str, row)) + f",{int(row[0] > 0)}" for row in X]
+    (here / "many.csv").write_text("\n".join(["a,b,c,class", *lines]))
+    calls: list[str] = []
+
+    def counted(owner, name, label, when=lambda *_: True):
+        original = getattr(owner, name)
+
+        def call(*args, **options):
+            if when(*args):
+                calls.append(label)
+            return original(*args, **options)
+
+        monkeypatch.setattr(owner, name, call)
+
+    counted(checking, "_check_finite", "rows checked", lambda rows, *_: len(rows) == n)
+    counted(mf.Labels, "satisfied", "relations counted")
+    counted(mf.kernels.RBF, "resolve", "width resolved", lambda kernel, *_: isinstance(kernel.gamma, str))
+    typed = ["learn", "many.csv", "--label", "class", "--method", "krca", "--kernel", "rbf", "--folds", "0"]
+    assert run(*typed, "-o", "many.metric", "--report", "many.html") == 0
+    capsys.readouterr()
+    # relations: once before and once after learning
+    assert sorted(calls) == ["relations counted", "relations counted", "rows checked", "width resolved"]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +119,7 @@ def test_what_to_try_is_said_where_less_holds_than_before(here, capsys, monkeypa
             found = next(counts)
             return [Satisfied(str(p), h, 100, decisive=p == 0 or len(found) == 2) for p, h in enumerate(found)]
 
-        monkeypatch.setattr("metricforge.shell.learn.satisfied", count)
+        monkeypatch.setattr("metricforge.shell.learn.counted", count)
 
     tries = "try another --method ("
     scaled = "try --standardize if columns are on different scales, or another --method ("
@@ -111,7 +140,7 @@ def test_what_to_try_is_said_where_less_holds_than_before(here, capsys, monkeypa
         out = capsys.readouterr().out
         assert ("less holds after learning than before" in out) == bool(said)
         assert said in out
-        assert ("or an --option of krca (epsilon)" in out) == bool(said)
+        assert ("or an --option of krca (epsilon" in out) == bool(said)
 
 
 def test_constant_columns_are_called_by_their_names(here, capsys):
