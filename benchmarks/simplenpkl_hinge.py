@@ -15,6 +15,7 @@ import numpy as np
 from metricforge_plugins.simplenpkl.graph import graph_of
 from metricforge_plugins.simplenpkl.hinge import Dual
 from metricforge_plugins.simplenpkl.pairs import signed_pairs
+from metricforge_plugins.simplenpkl.published import RULES, climb
 
 import metricforge as mf
 from metricforge import neighbors
@@ -34,21 +35,6 @@ def problem(n: int | None):
     return graph_of(neighbors.graph(neighbors.search(X, 50 if n is None else 8)[0])).laplacian, mf.Pairs.from_labels(
         y, components=0.7, seed=0
     )
-
-
-def climb(dual: Dual, rule: str, limit: int) -> None:
-    """Algorithm 1 from α = 1, with steps 1/t or with the best response of eq. (14)."""
-    weight = dual.C * dual.pairs.w
-    alpha = np.ones(dual.pairs.p)
-    for t in range(1, limit + 1):
-        gradient = dual.evaluate(alpha)
-        if dual.closed():
-            return
-        if rule == "steps 1/t":
-            alpha = np.maximum(0.0, alpha + gradient / t)
-        else:
-            # gradient = 1 − tK − α/(Cw), so that Cw(1 − tK) is
-            alpha = np.maximum(0.0, weight * gradient + alpha)
 
 
 class Enough(Exception):  # noqa: N818 - not an error: it unwinds the line search
@@ -101,7 +87,7 @@ def run(quick: bool = False) -> Table:
     for loss, weights, C, B in settings[:2] if quick else settings:
         bound = {"n": n, "n²/100": n * n / 100, "n²/4": n * n / 4}[B]
         squared = loss == "squared_hinge"
-        for rule in ("steps 1/t", "best response", "L-BFGS-B", "bundle") if squared else ("L-BFGS-B", "bundle"):
+        for rule in (*RULES, "L-BFGS-B", "bundle") if squared else ("L-BFGS-B", "bundle"):
             dual = Dual(L, signed_pairs(hints, weights), C, float(bound), squared, tol=LEVELS[-1])
             began = time.process_time()
             if rule == "bundle":

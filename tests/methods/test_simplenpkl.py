@@ -12,7 +12,7 @@ from metricforge_plugins.simplenpkl.factored import Factored, enlarged, smooth_d
 from metricforge_plugins.simplenpkl.graph import graph_of, vectors
 from metricforge_plugins.simplenpkl.hinge import Dual, Model
 from metricforge_plugins.simplenpkl.pairs import signed_pairs, uncertain_pairs
-from metricforge_plugins.simplenpkl.solver import SimpleNPKL, smallest_weight
+from metricforge_plugins.simplenpkl.solver import SimpleNPKL
 from metricforge_plugins.simplenpkl.spectrum import (
     PositivePart,
     count_positive,
@@ -20,6 +20,7 @@ from metricforge_plugins.simplenpkl.spectrum import (
     positive_part,
     upper_bound,
 )
+from metricforge_plugins.simplenpkl.weight import smallest_weight
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 

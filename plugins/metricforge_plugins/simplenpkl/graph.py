@@ -78,7 +78,7 @@ def neighbor_graph(
 
 
 def graph_of(S: csr_array, recall: float = 1.0) -> NeighborGraph:
-    """Return the graph of a symmetric 0/1 matrix with an empty diagonal."""
+    """Return the graph of a symmetric matrix of weights >= 0."""
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
     n = S.shape[0]
@@ -86,7 +86,7 @@ def graph_of(S: csr_array, recall: float = 1.0) -> NeighborGraph:
     if n >= ORDERED_ROWS:
         order = reverse_cuthill_mckee(S, symmetric_mode=True).astype(np.int64)
         S = S[order][:, order]
-    degrees = np.diff(S.indptr).astype(np.float64)
+    degrees = np.asarray(S.sum(axis=1), dtype=np.float64)
     return NeighborGraph(_laplacian(S, degrees), degrees, order, recall)
 
 

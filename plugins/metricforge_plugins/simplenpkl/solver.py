@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -24,7 +24,10 @@ from .extension import Extension, GraphExtension, ridge, unit_rows
 from .graph import NeighborGraph, neighbor_graph
 from .hinge import Dual
 from .pairs import SignedPairs, signed_pairs, uncertain_pairs
+from .published import RULES, climb
+from .similarity import check_similarity, edges, similarity_graph
 from .spectrum import PositivePart, positive_part
+from .weight import smallest_weight
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -32,15 +35,15 @@ if TYPE_CHECKING:
 
 NEIGHBORS = 20
 """n_neighbors="auto"; n/20 on few rows, where more would connect everything."""
-DOUBLINGS = 60
-"""How often `smallest_weight` doubles C before it gives up."""
 LOOSEST_RESIDUAL = 1e-2
 """The largest relative residual of the eigenvectors of the linear loss, whatever ``tol`` is."""
-BISECTIONS = 9
-"""Bisections of an interval of ratio 2 to a ratio of 1.002."""
 LANDMARKS = 500
 """Maximal number of landmark features in the ridge regression: more of them overfit the training rows."""
+UNBOUNDED = "unbounded"
+LARGEST_BOUND = 1e4
+"""The largest bound that stands for none, in n²."""
 CHOICES = {
+    "steps": ("bundle", *RULES),
     "loss": ("linear", "squared_hinge", "hinge"),
     "graph": ("mutual", "union"),
     "pair_weights": ("degree", "uniform"),
@@ -74,8 +77,9 @@ class SimpleNPKL(Solver):
     C : float > 0
         The weight of the pairs.  With degree weights the matrix of the pairs has a norm of at most C/2, and that of
         the graph a norm of at most 1.
-    B : float > 0, optional
-        The bound on tr(KK); default n.  With the linear loss it only scales K.
+    B : float > 0 or "unbounded", optional
+        The bound on tr(KK); default n.  With the linear loss it only scales K.  "unbounded" solves eq. (4), which has
+        no bound and a solution for the hinge losses: the bound is raised until K has at most half of it.
     n_neighbors : "auto" or int
         Neighbours per row in the graph; "auto" is 20, or n/20 where that is less.
     recall : float in (0, 1]
@@ -83,6 +87,8 @@ class SimpleNPKL(Solver):
         all.  The outcome has the estimate.
     graph : {"mutual", "union"}
         Whether two rows are connected if each is among the nearest of the other, or if one is.
+    similarity : (n, n) sparse matrix, optional
+        S of eq. (3), any symmetric weights >= 0 between the rows, in place of the graph of nearest neighbours.
     pair_weights : {"degree", "uniform"}
         w_ij = 1/sqrt(l_i l_j), l_i the number of pairs at row i, or 1.
     normalize : bool
@@ -101,6 +107,9 @@ class SimpleNPKL(Solver):
         objective squared.
     max_iter : int
         The maximal number of eigenproblems of the hinge losses.
+    steps : {"bundle", "harmonic", "best-response"}
+        How the hinge losses choose the next eigenproblem.  The last two are published, in Algorithm 1 with η_t = 1/t
+        and in eq. (14); they are here for comparison, and often leave the gap open.
 
     Notes
     -----
@@ -118,7 +127,7 @@ class SimpleNPKL(Solver):
 
     loss: str = "linear"
     C: float = 8.0
-    B: float | None = None
+    B: float | str | None = None
     n_neighbors: int | str = "auto"
     graph: str = "mutual"
     pair_weights: str = "degree"
@@ -130,6 +139,8 @@ class SimpleNPKL(Solver):
     tol: float = 1e-5
     max_iter: int = 200
     recall: float = 0.95
+    similarity: Any = field(default=None, compare=False)  # matrices have no single truth value
+    steps: str = "bundle"
 
     accepts: ClassVar[tuple[type[Constraint], ...]] = (Pairs,)
 
@@ -138,7 +149,7 @@ class SimpleNPKL(Solver):
             one_of(getattr(self, name), name, known)
         eigen.check_name(self.eigensolver, "eigensolver")
         number(self.C, "C", above=0)
-        number_or(self.B, "B", [None], above=0)
+        number_or(self.B, "B", [None, UNBOUNDED], above=0)
         number_or(self.active, "active", [None], above=0, most=1)
         number(self.recall, "recall", above=0, most=1)
         number(self.tol, "tol", above=0, most=0.01)
@@ -146,6 +157,16 @@ class SimpleNPKL(Solver):
         whole_number_or(self.n_components, "n_components", [None])
         flag(self.normalize, "normalize")
         whole_number(self.max_iter, "max_iter")
+        if self.B == UNBOUNDED and self.loss == "linear":
+            raise InputError(
+                'B="unbounded" has no solution with loss="linear"; give B a number, or choose a hinge loss'
+            )
+        if self.similarity is not None:
+            check_similarity(self.similarity)
+            if self.extension == "nystrom":
+                raise InputError(
+                    'extension="nystrom" needs the neighbour graph, because new rows have no similarity; use "ridge"'
+                )
 
     @classmethod
     def paper(cls, **options: Any) -> SimpleNPKL:
@@ -168,7 +189,10 @@ class SimpleNPKL(Solver):
             kept = uncertain_pairs(problem, pairs, self.active)
             pairs = signed_pairs(_subset(problem.constraint, kept), self.pair_weights)
         problem.step(0, None)
-        graph = neighbor_graph(problem.space, k, self.graph, problem.seed, self.recall)  # type: ignore[arg-type]
+        if self.similarity is None:
+            graph = neighbor_graph(problem.space, k, self.graph, problem.seed, self.recall)  # type: ignore[arg-type]
+        else:
+            graph = similarity_graph(self.similarity, problem.rows)
         placed = pairs.renumbered(graph.positions(np.arange(problem.n)))
         found = self._spectrum(problem, graph, placed)
         E = _embedding(found, self.n_components)
@@ -190,12 +214,12 @@ class SimpleNPKL(Solver):
             "eigensolver": part.solver,
             "products": found.products,
             "n_neighbors": k,
-            "edges": int(graph.degrees.sum()) // 2,
+            "edges": int(graph.degrees.sum()) // 2 if self.similarity is None else edges(self.similarity),
             "isolated": graph.isolated,
             "recall": graph.recall,
             "pairs": pairs.p,
-            "B": self._bound(problem.n),
-            "B_share": self._bound(problem.n) / problem.n**2,
+            "B": found.B,
+            "B_share": found.B / problem.n**2,
             **fitted,
         }
         return Solution(
@@ -229,7 +253,8 @@ class SimpleNPKL(Solver):
         return Status.ITERATION_LIMIT if len(found.trace) >= self.max_iter or self.loss == "linear" else Status.STALLED
 
     def _bound(self, n: int) -> float:
-        return float(n) if self.B is None else float(self.B)
+        """Return B, or the first bound that stands for none: the less it exceeds tr(KK), the better the certificate."""
+        return float(n) if self.B is None or isinstance(self.B, str) else float(self.B)
 
     def _spectrum(self, problem: Problem, graph: NeighborGraph, pairs: SignedPairs) -> SpectralSolution:
         B = self._bound(problem.n)
@@ -243,32 +268,44 @@ class SimpleNPKL(Solver):
             value, lower = -float(np.sqrt(B)) * part.norm, -float(np.sqrt(B)) * part.upper
             factor = np.sqrt(B) / part.norm
             trace = [(value, value - lower)]
-            return SpectralSolution(
-                part, factor, value, lower, trace, part.n_products, part.converged, not part.complete
-            )
+            rest = part.n_products, part.converged, not part.complete
+            return SpectralSolution(part, factor, value, lower, trace, *rest, B, B)
         # the dual point of K = 0 is α = Cw, so K = 0 is optimal exactly if this A has no positive eigenvalue
         if not len(find(A, 1, tol=self.tol / 10).w):
             raise self._zero_is_optimal(graph, pairs)
+
+        found = self._hinge(problem, graph, pairs, B, find)
+        while self.B == UNBOUNDED and found.converged and 2 * found.squares > found.B < LARGEST_BOUND * problem.n**2:
+            found = self._hinge(problem, graph, pairs, 8 * found.B, find)
+        if not found.converged:
+            warnings.warn(
+                f"simplenpkl stopped after {len(found.trace)} eigenproblems with a gap of {found.trace[-1][1]:.2g} "
+                f"(value {found.trace[-1][0]:.6g}); raise max_iter or tol, or lower B or C",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return found
+
+    def _hinge(
+        self, problem: Problem, graph: NeighborGraph, pairs: SignedPairs, B: float, find: Any
+    ) -> SpectralSolution:
+        """Solve a hinge loss within tr(KK) ≤ B."""
 
         def step(count: int, value: float, gap: float) -> None:
             problem.step(count, self.max_iter, objective=value, gap=gap)
 
         squared = self.loss == "squared_hinge"
         dual = Dual(graph.laplacian, pairs, self.C, B, squared, find, self.tol, step)
-        closed = dual.solve(self.max_iter)
+        published = self.steps != "bundle"
+        closed = climb(dual, self.steps, self.max_iter) if published else dual.solve(self.max_iter)
         assert dual.best is not None
-        if not closed:
-            warnings.warn(
-                f"simplenpkl stopped after {len(dual.trace)} eigenproblems with a gap of {dual.gap:.2g} "
-                f"(value {dual.upper:.6g}); raise max_iter or tol, or lower B or C",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
         # the point returned has n_components columns, so the certificate is about them
-        part, rank = dual.best[0], self.n_components or len(dual.best[0].w)
-        value, factor = dual.restricted(rank)
+        part, full = dual.best
+        value, factor = dual.restricted(self.n_components or len(part.w))
         short = closed and not dual.within(value)
-        return SpectralSolution(part, factor, value, dual.lower, dual.trace, dual.products, closed, short)
+        squares = float(np.square(full * part.w).sum())
+        rest = dual.products, closed, short, B, squares
+        return SpectralSolution(part, factor, value, dual.lower, dual.trace, *rest)
 
     def _zero_is_optimal(self, graph: NeighborGraph, pairs: SignedPairs) -> InputError:
         """Return the error for K = 0, with the smallest C for which K is not 0."""
@@ -299,7 +336,14 @@ class SimpleNPKL(Solver):
     def _notes(self, graph: NeighborGraph, found: SpectralSolution, E: Array) -> tuple[str, ...]:
         notes = []
         if graph.isolated:
-            notes.append(f"{graph.isolated} row(s) have no neighbour in the {self.graph} graph; only pairs embed them")
+            kind = f"{self.graph} graph" if self.similarity is None else "similarity"
+            notes.append(f"{graph.isolated} row(s) have no neighbour in the {kind}; only pairs embed them")
+        if self.B == UNBOUNDED:
+            reached = 2 * found.squares <= found.B
+            notes.append(
+                f"K is optimal within tr(KK) <= {found.B:.3g} and has {found.squares:.3g}, so "
+                + ("the bound is not active" if reached else "it may still be active: there may be no bounded solution")
+            )
         blank = int(np.count_nonzero(~E.any(axis=1)))
         if blank:
             notes.append(f"{blank} row(s) are at the origin of the embedding: no path connects them with a pair")
@@ -342,6 +386,8 @@ class SpectralSolution(NamedTuple):
     products: int
     converged: bool
     short: bool
+    B: float
+    squares: float
 
 
 def _embedding(found: SpectralSolution, most: int | None) -> Array:
@@ -363,31 +409,6 @@ def connected_to_pairs(laplacian: csr_array, pairs: SignedPairs) -> Array:
 def _subset(constraint: Pairs, kept: Array) -> Pairs:
     s = len(constraint.similar)
     return Pairs(constraint.similar[kept[kept < s]], constraint.dissimilar[kept[kept >= s] - s], n=constraint.n)
-
-
-def smallest_weight(laplacian: csr_array, pairs: SignedPairs, C: float) -> float:
-    """Return the smallest weight above C, to three digits, for which C T − L has a positive eigenvalue.
-
-    The largest eigenvalue is convex in C, 0 at C = 0 and unbounded, because T is symmetric with trace 0 and not 0.
-    Returns infinity if no weight up to 2^DOUBLINGS C is enough, which means that T is 0 up to rounding.
-    """
-    T = pairs.matrix(pairs.w)
-
-    def positive(c: float) -> bool:
-        A = c * T - laplacian
-        return bool(eigen.top(A, 1, tol=1e-8)[0][0] > 1e-9 * max(1.0, c))
-
-    low, high = C, 2 * C
-    for _ in range(DOUBLINGS):
-        if positive(high):
-            break
-        low, high = high, 2 * high
-    else:
-        return float("inf")
-    for _ in range(BISECTIONS):
-        middle = np.sqrt(low * high)
-        low, high = (low, middle) if positive(middle) else (middle, high)
-    return float(high)
 
 
 def _seconds(size: Size) -> float:
