@@ -214,7 +214,8 @@ class Bundle:
         value = self.dual.value
         if self.promised is not None:
             # adapt the stiffness to the share of the predicted increase that was achieved
-            kept = (value - self.top) / (self.promised - self.top)
+            promised = self.promised - self.top
+            kept = (value - self.top) / promised if promised > 0 else 0.0
             self.stiffness *= 2.0 if kept > 0.5 else 0.5 if kept < 0.1 else 1.0
             self.promised = None
         if value > self.top:
