@@ -7,7 +7,9 @@ and adds what it finds.
 
 Files: `api` has `top`, `backends` the solvers and the choice among them, `lanczos` the thick-restart iteration,
 `completeness` the search for missed eigenvalues, `components` the small connected components of sparse matrices,
-`products` the counted and checked products, `checking` the validation of arguments, `contract` the types.
+`products` the counted and checked products, `checking` the validation of arguments, `contract` the types.  `columns`
+has the operations of the iteration, and their form in memory; `chunked` has their form on dask, `row_blocks` the
+products of a matrix there, `forests` its components, `on_dask` what `top` does with it.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from .api import top
 from .backends import NAMES, arpack_pairs, check_name, has_primme, primme_pairs
 from .contract import Eigenpairs, Eigensolver, Stop
 from .lanczos import lanczos_pairs
+from .on_dask import connected_rows
 
 __all__ = [
     "NAMES",
@@ -24,6 +27,7 @@ __all__ = [
     "Stop",
     "arpack_pairs",
     "check_name",
+    "connected_rows",
     "has_primme",
     "lanczos_pairs",
     "primme_pairs",

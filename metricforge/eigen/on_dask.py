@@ -12,7 +12,7 @@ from ..rows import Value, as_array, chunk_values, evaluate, whole_rows
 from .chunked import ChunkedColumns, PerChunk, RowChunks
 from .components import Piece
 from .contract import Floats, Solved
-from .forests import best_pieces, forest_of, in_small, small_entries, without
+from .forests import best_pieces, forest_of, in_small, reached, small_entries, without
 from .row_blocks import RowBlocks
 
 
@@ -93,6 +93,29 @@ class Chunked:
         values = [Value(_own, V[rows.start : rows.stop]) for rows in self.columns.ranges]
         evaluate(values, [])
         return as_array(values, self.sizes, V.shape[1], np.empty((0, 0)))
+
+
+def connected_rows(A: Any, rows: NDArray[Any]) -> Any:
+    """Return which rows the entries of a matrix connect with some rows, as a dask array with the row chunks of A.
+
+    Parameters
+    ----------
+    A : dask array of CSR row blocks, shape (n, n)
+        Symmetric.
+    rows : integers
+        Row numbers; a row is connected with itself.
+
+    Notes
+    -----
+    A task has at most 32 bytes per row, and those of its block; this process has none.
+    """
+    blocks = Chunked(A)
+    on = blocks.columns
+    forest = forest_of(blocks.blocks, on.ranges)
+    seeds = np.asarray(rows, dtype=np.int64)
+    values = on.each(reached, PerChunk([forest] * len(on.sizes)), seeds, on.ranges)
+    evaluate(values, [])
+    return as_array(values, on.sizes, None, np.empty(0, dtype=bool))
 
 
 def _sparse(A: Any) -> Any:

@@ -187,7 +187,7 @@ def map_relations(function: Callable[[Any, Any], Array], X: Any, pairs: Array) -
     return result
 
 
-def fold(function: Callable[..., Any], join: Callable[[list[Any]], Any], X: Any, *along: Array) -> Any:
+def fold(function: Callable[..., Any], join: Callable[[list[Any]], Any], X: Any, *along: Any) -> Any:
     """Apply ``function(block, *parts)`` to every chunk of X, and ``join`` the list of results to one value.
 
     Parameters
@@ -198,7 +198,7 @@ def fold(function: Callable[..., Any], join: Callable[[list[Any]], Any], X: Any,
         Reduces a list of results to one of the same kind; on dask it is applied over a tree.
     X : rows
     *along : arrays with one entry per row of X
-        Each call gets the part that belongs to its block.
+        Each call gets the part that belongs to its block.  They may be dask arrays if X is one.
 
     Notes
     -----
@@ -206,10 +206,16 @@ def fold(function: Callable[..., Any], join: Callable[[list[Any]], Any], X: Any,
     """
     if not is_dask(X):
         return join([function(X, *along)])
-    graph = Graph(function, join, X)
+    along = tuple(a.rechunk({0: X.chunks[0]}) if is_dask(a) else a for a in along)
+    graph = Graph(function, join, X, *(a for a in along if is_dask(a)))
+    keys = [[key for key, _ in row_chunks(a)] if is_dask(a) else None for a in along]
     results = [
-        graph.call(rows_label(part), block, *(a[part.start : part.stop] for a in along))
-        for block, part in row_chunks(X)
+        graph.call(
+            rows_label(part),
+            block,
+            *(a[part.start : part.stop] if k is None else k[c] for a, k in zip(along, keys, strict=True)),
+        )
+        for c, (block, part) in enumerate(row_chunks(X))
     ]
     return cluster.compute(graph.value(graph.joined(results)))[0]
 

@@ -15,6 +15,7 @@ from metricforge.rows import Array
 from metricforge.space import FeatureMap, OverFeatures, explicit_map
 
 from .graph import nearest_to
+from .unit import unit_rows
 
 RIDGES = np.geomspace(1e-9, 1e3, 49)
 """Ridge parameters to choose from, as multiples of the mean eigenvalue of the covariance of the features."""
@@ -35,12 +36,6 @@ class Extension(FittedKernel, ExplicitKernel):
     def embedding(self) -> FeatureMap:
         """Return e itself."""
         return explicit_map(self, self.rank)
-
-
-def unit_rows(E: Array) -> Array:
-    """Return the rows divided by their norms; a row of zeros is returned unchanged."""
-    norms = np.sqrt(np.vecdot(E, E))
-    return np.asarray(E / np.where(norms > 0, norms, 1.0)[:, None])
 
 
 # --------------------------------------------------------------------------------------------------- ridge regression
@@ -89,7 +84,7 @@ class RidgeExtension(OverFeatures, Extension):
         return np.asarray(E @ E.T)
 
 
-def ridge(map: FeatureMap, X: Any, E: Array, unit: bool) -> tuple[RidgeExtension, float]:
+def ridge(map: FeatureMap, X: Any, E: Any, unit: bool) -> tuple[RidgeExtension, float]:
     """Regress the embedding on features: min Σ_i ‖e_i − R'φ_i − b‖² + ρ‖R‖², ρ by generalised cross-validation.
 
     Rows that neither the graph nor the pairs determine (e_i = 0) are ignored.  Returns the extension and the share of

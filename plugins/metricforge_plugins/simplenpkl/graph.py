@@ -15,6 +15,10 @@ from metricforge.kernels.arithmetic import inverse_root
 from metricforge.rows import Array
 from metricforge.space import Space, explicit_map, explicit_width
 
+from .chunked_graph import ChunkedGraph, chunked_graph
+from .pairs import SignedPairs
+from .unit import unit_rows
+
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
@@ -24,6 +28,10 @@ EVERY_PAIR = 2 * 10**9
 kernels whose neighbours cannot be searched in vectors."""
 ORDERED_ROWS = 20_000
 """Reorder this many rows or more for a small bandwidth: block products of 2e5 rows take a third of the time."""
+
+
+GATHERED_ROWS = 20_000
+"""Up to this many dask rows the graph, about 20 MB, is gathered and the eigenproblem solved in this process."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +60,26 @@ class NeighborGraph:
         """The number of rows without a neighbour."""
         return int(np.count_nonzero(self.degrees == 0))
 
+    @property
+    def edges(self) -> int:
+        """The number of edges, if all have the weight 1."""
+        return int(self.degrees.sum()) // 2
+
+    def placed(self, pairs: SignedPairs) -> SignedPairs:
+        """Return the pairs by position."""
+        return pairs.renumbered(self.positions(np.arange(len(self.order))))
+
+    def matrix(self, pairs: SignedPairs, alpha: Array) -> csr_array:
+        """Return A = Σ α_ij t_ij (E_ij + E_ji)/2 − L, for pairs by position."""
+        return pairs.matrix(alpha) - self.laplacian
+
+    def embedded(self, V: Array, scale: Array, pairs: SignedPairs, normalize: bool) -> Array:
+        """Return V diag(scale) in the order of the rows of X; rows that no path connects with a pair are 0."""
+        E = V[:, : len(scale)] * scale
+        # eigenvectors vanish there up to rounding, which normalisation would turn into a direction
+        E[~connected_to_pairs(self.laplacian, pairs)] = 0.0
+        return self.by_row(unit_rows(E) if normalize else E)
+
     def positions(self, rows: Array) -> Array:
         """Return the positions of rows of X."""
         place = np.empty(len(self.order), dtype=np.int64)
@@ -66,14 +94,18 @@ class NeighborGraph:
 
 
 def neighbor_graph(
-    space: Space, k: int, kind: Literal["mutual", "union"], seed: int, recall: float = 0.95
-) -> NeighborGraph:
+    space: Space, k: int, kind: Literal["mutual", "union"], seed: int, recall: float = 0.95, chunked: bool = False
+) -> NeighborGraph | ChunkedGraph:
     """Connect each row with its k nearest (mutual: if each is among the nearest of the other), ties by row number.
+
+    With ``chunked`` the graph of many dask rows stays on the workers.
 
     Many rows are searched approximately, to the given recall.  Cost: that of the search; then O(nk) time and at most 28
     bytes per neighbour.
     """
     (lists, _), found = nearest_rows(space, k, seed, recall)
+    if chunked and _rows.is_dask(lists) and space.n > GATHERED_ROWS:
+        return chunked_graph(lists, kind, found)
     return graph_of(neighbors.graph(_rows.gathered(lists), kind=kind), found)
 
 
@@ -98,6 +130,16 @@ def _laplacian(S: csr_array, degrees: Array) -> csr_array:
     S.data *= np.repeat(scale, np.diff(S.indptr))
     S.data *= scale[S.indices]
     return csr_array(diags_array((degrees > 0).astype(np.float64), format="csr") - S)
+
+
+def connected_to_pairs(laplacian: csr_array, pairs: SignedPairs) -> Array:
+    """Return which rows are connected to a pair by the graph and the pairs; elsewhere A = −L ⪯ 0, so K is 0."""
+    from scipy.sparse.csgraph import connected_components
+
+    _, component = connected_components(pairs.matrix(np.ones(pairs.p)) - laplacian, directed=False)
+    there = np.zeros(component.max() + 1, dtype=bool)
+    there[component[pairs.i]] = True
+    return np.asarray(there[component])
 
 
 # ---------------------------------------------------------------------------------------------------------- the search

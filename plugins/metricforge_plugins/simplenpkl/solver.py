@@ -20,7 +20,8 @@ from metricforge.problem import Certificate, Method, Problem, Solution, Solver, 
 from metricforge.rows import Array
 from metricforge.space import FeatureMap, Size, Space, check_memory, represent, rows_seconds
 
-from .extension import Extension, GraphExtension, ridge, unit_rows
+from .chunked_graph import ChunkedGraph
+from .extension import Extension, GraphExtension, ridge
 from .graph import NeighborGraph, neighbor_graph
 from .hinge import Dual
 from .pairs import SignedPairs, signed_pairs, uncertain_pairs
@@ -189,18 +190,22 @@ class SimpleNPKL(Solver):
             kept = uncertain_pairs(problem, pairs, self.active)
             pairs = signed_pairs(_subset(problem.constraint, kept), self.pair_weights)
         problem.step(0, None)
+        chunked = self.loss == "linear"  # the hinge losses multiply embeddings in this process
+        graph: NeighborGraph | ChunkedGraph
         if self.similarity is None:
-            graph = neighbor_graph(problem.space, k, self.graph, problem.seed, self.recall)  # type: ignore[arg-type]
+            graph = neighbor_graph(
+                problem.space,
+                k,
+                self.graph,
+                problem.seed,
+                self.recall,
+                chunked,  # type: ignore[arg-type]
+            )
         else:
             graph = similarity_graph(self.similarity, problem.rows)
-        placed = pairs.renumbered(graph.positions(np.arange(problem.n)))
+        placed = graph.placed(pairs)
         found = self._spectrum(problem, graph, placed)
-        E = _embedding(found, self.n_components)
-        # eigenvectors vanish there up to rounding, which normalisation would turn into a direction
-        E[~connected_to_pairs(graph.laplacian, placed)] = 0.0
-        if self.normalize:
-            E = unit_rows(E)
-        E = graph.by_row(E)
+        E = graph.embedded(found.part.V, _scale(found, self.n_components), placed, self.normalize)
         kernel, fitted = self._extended(problem, graph, found, E, k)
         part, r = found.part, E.shape[1]
         kind, definition = CERTIFICATE["linear" if self.loss == "linear" else "hinge"]
@@ -214,7 +219,7 @@ class SimpleNPKL(Solver):
             "eigensolver": part.solver,
             "products": found.products,
             "n_neighbors": k,
-            "edges": int(graph.degrees.sum()) // 2 if self.similarity is None else edges(self.similarity),
+            "edges": graph.edges if self.similarity is None else edges(self.similarity),
             "isolated": graph.isolated,
             "recall": graph.recall,
             "pairs": pairs.p,
@@ -256,10 +261,10 @@ class SimpleNPKL(Solver):
         """Return B, or the first bound that stands for none: the less it exceeds tr(KK), the better the certificate."""
         return float(n) if self.B is None or isinstance(self.B, str) else float(self.B)
 
-    def _spectrum(self, problem: Problem, graph: NeighborGraph, pairs: SignedPairs) -> SpectralSolution:
+    def _spectrum(self, problem: Problem, graph: NeighborGraph | ChunkedGraph, pairs: SignedPairs) -> SpectralSolution:
         B = self._bound(problem.n)
         find = partial(positive_part, solver=self.eigensolver, seed=problem.seed)
-        A = pairs.matrix(self.C * pairs.w) - graph.laplacian
+        A = graph.matrix(pairs, self.C * pairs.w)
         if self.loss == "linear":
             part = find(A, self.n_components, tol=min(100 * self.tol, LOOSEST_RESIDUAL))
             problem.step(1, 1)
@@ -270,6 +275,7 @@ class SimpleNPKL(Solver):
             trace = [(value, value - lower)]
             rest = part.n_products, part.converged, not part.complete
             return SpectralSolution(part, factor, value, lower, trace, *rest, B, B)
+        assert isinstance(graph, NeighborGraph)
         # the dual point of K = 0 is α = Cw, so K = 0 is optimal exactly if this A has no positive eigenvalue
         if not len(find(A, 1, tol=self.tol / 10).w):
             raise self._zero_is_optimal(graph, pairs)
@@ -307,8 +313,13 @@ class SimpleNPKL(Solver):
         rest = dual.products, closed, short, B, squares
         return SpectralSolution(part, factor, value, dual.lower, dual.trace, *rest)
 
-    def _zero_is_optimal(self, graph: NeighborGraph, pairs: SignedPairs) -> InputError:
-        """Return the error for K = 0, with the smallest C for which K is not 0."""
+    def _zero_is_optimal(self, graph: NeighborGraph | ChunkedGraph, pairs: SignedPairs) -> InputError:
+        """Return the error for K = 0, with the smallest C for which K is not 0 where the graph is in this process."""
+        if isinstance(graph, ChunkedGraph):
+            return InputError(
+                f"C={self.C:g} is too small for these pairs: A = C T − L has no positive eigenvalue, so K = 0 is "
+                "optimal and all distances are 0; raise C, or add similar pairs"
+            )
         least = smallest_weight(graph.laplacian, pairs, self.C)
         return InputError(
             f"C={self.C:g} is too small for these pairs: A = C T − L has no positive eigenvalue, so K = 0 is optimal "
@@ -316,7 +327,7 @@ class SimpleNPKL(Solver):
         )
 
     def _extended(
-        self, problem: Problem, graph: NeighborGraph, found: SpectralSolution, E: Array, k: int
+        self, problem: Problem, graph: NeighborGraph | ChunkedGraph, found: SpectralSolution, E: Any, k: int
     ) -> tuple[Extension, dict[str, Any]]:
         n, r = E.shape
         # a single column divided by its norm has only two values
@@ -326,14 +337,15 @@ class SimpleNPKL(Solver):
             return kernel, {"explained": explained}
         X = problem.rows
         if _rows.is_dask(X):
-            size = 8 * n * (_rows.width(X) or 1)
+            size = 8 * n * ((_rows.width(X) or 1) + r)
             check_memory(size, f"{n} training rows in memory", 'use extension="ridge", which keeps none')
             X = _rows.gathered(X)
         lam = found.part.w[:r]
-        U = found.part.V[:, :r] * (np.sqrt(found.factor * lam) / (1 + lam)) * inverse_root(graph.degrees)[:, None]
+        V = np.asarray(_rows.gathered(found.part.V))[:, :r]
+        U = V * (np.sqrt(found.factor * lam) / (1 + lam)) * inverse_root(graph.degrees)[:, None]
         return GraphExtension(problem.kernel, X, graph.by_row(U), k, unit), {}
 
-    def _notes(self, graph: NeighborGraph, found: SpectralSolution, E: Array) -> tuple[str, ...]:
+    def _notes(self, graph: NeighborGraph | ChunkedGraph, found: SpectralSolution, E: Any) -> tuple[str, ...]:
         notes = []
         if graph.isolated:
             kind = f"{self.graph} graph" if self.similarity is None else "similarity"
@@ -344,7 +356,7 @@ class SimpleNPKL(Solver):
                 f"K is optimal within tr(KK) <= {found.B:.3g} and has {found.squares:.3g}, so "
                 + ("the bound is not active" if reached else "it may still be active: there may be no bounded solution")
             )
-        blank = int(np.count_nonzero(~E.any(axis=1)))
+        blank = int(_rows.fold(_zero_rows, sum, E))
         if blank:
             notes.append(f"{blank} row(s) are at the origin of the embedding: no path connects them with a pair")
         if E.shape[1] < 2 and self.normalize:
@@ -390,20 +402,14 @@ class SpectralSolution(NamedTuple):
     squares: float
 
 
-def _embedding(found: SpectralSolution, most: int | None) -> Array:
-    """Return E with EE' = K, or its first ``most`` columns."""
+def _scale(found: SpectralSolution, most: int | None) -> Array:
+    """Return the factors of the columns of E with EE' = K, or of the first ``most``."""
     r = len(found.part.w) if most is None else min(most, len(found.part.w))
-    return np.asarray(found.part.V[:, :r] * np.sqrt(found.factor * found.part.w[:r]))
+    return np.asarray(np.sqrt(found.factor * found.part.w[:r]))
 
 
-def connected_to_pairs(laplacian: csr_array, pairs: SignedPairs) -> Array:
-    """Return which rows are connected to a pair by the graph and the pairs; elsewhere A = −L ⪯ 0, so K is 0."""
-    from scipy.sparse.csgraph import connected_components
-
-    _, component = connected_components(pairs.matrix(np.ones(pairs.p)) - laplacian, directed=False)
-    there = np.zeros(component.max() + 1, dtype=bool)
-    there[component[pairs.i]] = True
-    return np.asarray(there[component])
+def _zero_rows(E: Array) -> int:
+    return int(np.count_nonzero(~E.any(axis=1)))
 
 
 def _subset(constraint: Pairs, kept: Array) -> Pairs:

@@ -7,12 +7,12 @@ is sqrt(B) ‖A₊‖_F.  Therefore a certificate needs an upper bound on ‖A�
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from metricforge import eigen
-from metricforge.rows import Array
+from metricforge.rows import Array, Value, chunk_ranges, chunk_values, evaluate, is_dask
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -24,6 +24,10 @@ PROBES, STEPS = 8, 60
 """Random vectors and Lanczos steps of the estimate of the number of positive eigenvalues."""
 
 
+FIRST_GUESS = 24
+"""The number of positive eigenvalues expected of a matrix on dask, where an estimate costs more than another solve."""
+
+
 @dataclass(frozen=True, eq=False)
 class PositivePart:
     """Positive eigenpairs of A, and bounds on the part of the spectrum that they omit.
@@ -33,7 +37,7 @@ class PositivePart:
     w : (r,) array
         Positive Ritz values, descending.
     V : (n, r) array
-        Orthonormal.
+        Orthonormal; for A on dask a dask array, which may have further columns.
     upper : float
         An upper bound on ‖A₊‖_F.
     missed : float
@@ -63,7 +67,7 @@ class PositivePart:
 
 
 def positive_part(
-    A: csr_array,
+    A: Any,
     k: int | None,
     *,
     solver: str = "auto",
@@ -76,6 +80,7 @@ def positive_part(
 
     Parameters
     ----------
+    A : (n, n) csr_array, or a dask array of row blocks
     guess : int, optional
         The expected number of positive eigenvalues if k is None; by default an estimate from `count_positive`.
     v0 : (n, i) array, optional
@@ -88,7 +93,9 @@ def positive_part(
     n = A.shape[0]
     if k is not None:
         return _part(A, min(k, n), solver, tol, seed, v0)
-    asked = min(n, (count_positive(A, seed) if guess is None else guess) + 8)
+    if guess is None:
+        guess = FIRST_GUESS if is_dask(A) else count_positive(A, seed)
+    asked = min(n, guess + 8)
     products = 0
     while True:
         part = _part(A, asked, solver, tol, seed, v0)
@@ -98,11 +105,11 @@ def positive_part(
         asked, v0 = min(n, asked + max(16, asked // 2)), part.V
 
 
-def _part(A: csr_array, k: int, solver: str, tol: float, seed: int, v0: Array | None) -> PositivePart:
+def _part(A: Any, k: int, solver: str, tol: float, seed: int, v0: Array | None) -> PositivePart:
     pairs = eigen.top(A, k, solver=solver, tol=tol, seed=seed, v0=v0)
     w, V = pairs
     n = A.shape[0]
-    scale = float(abs(A).sum(axis=1).max())  # at least the norm of A
+    scale = _sums(A)[0]  # at least the norm of A
     zero = ZERO * scale
     converged = pairs.status == "converged"
     complete = converged and (k == n or bool(w[-1] <= zero))
@@ -112,11 +119,11 @@ def _part(A: csr_array, k: int, solver: str, tol: float, seed: int, v0: Array | 
     missed = 0.0 if k == n else missed_norm(A, w[:keep], float(w[-1]) + slack)
     upper = upper_bound(w[:keep], pairs.residuals[:keep], missed)
     # a copy, because a view of a few columns keeps all of them in memory
-    V = V if keep == k else V[:, :keep].copy()
+    V = V if keep == k or is_dask(V) else V[:, :keep].copy()
     return PositivePart(w[:keep], V, upper, missed, complete, converged, pairs.solver, pairs.n_products)
 
 
-def missed_norm(A: csr_array, w: Array, level: float) -> float:
+def missed_norm(A: Any, w: Array, level: float) -> float:
     """Bound the norm of the positive eigenvalues of A outside w, none of which exceeds ``level``.
 
     For any c < 0 an eigenvalue 0 < λ ≤ θ has λ ≤ (λ − c) θ/(θ − c), and Σ (λ − c)² over all eigenvalues is ‖A − cI‖²_F:
@@ -125,11 +132,26 @@ def missed_norm(A: csr_array, w: Array, level: float) -> float:
     if level <= 0.0:
         return 0.0
     n = A.shape[0]
-    squares, trace = float(np.square(A.data).sum()), float(A.diagonal().sum())
+    _, squares, trace = _sums(A)
     c = -np.geomspace(1e-3, 1e3, 121) * max(np.sqrt(squares / n), level)
     rest = squares - 2 * c * trace + n * c**2 - np.square(w[:, None] - c).sum(axis=0)
     bound = level / (level - c) * np.sqrt(np.maximum(rest, 0.0))
     return float(min(bound.min(), level * np.sqrt(n - len(w))))
+
+
+def _sums(A: Any) -> tuple[float, float, float]:
+    """Return the largest row sum of magnitudes, the sum of squares and the trace of A, in memory or on dask."""
+    if not is_dask(A):
+        return _block_sums(A, 0)
+    starts = [rows.start for rows in chunk_ranges(A)]
+    parts = [Value(_block_sums, block, start) for block, start in zip(chunk_values(A), starts, strict=True)]
+    largest, squares, trace = zip(*evaluate([], parts), strict=True)
+    return max(largest), sum(squares), sum(trace)
+
+
+def _block_sums(A: csr_array, start: int) -> tuple[float, float, float]:
+    largest = float(abs(A).sum(axis=1).max(initial=0.0))
+    return largest, float(np.square(A.data).sum()), float(A.diagonal(start).sum())
 
 
 def upper_bound(w: Array, residuals: Array, missed: float) -> float:
