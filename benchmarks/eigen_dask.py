@@ -157,11 +157,11 @@ def recorded(measurements: Path | None) -> dict[tuple[Any, ...], dict[str, Any]]
     return {tuple(key): found for key, found in map(json.loads, measurements.read_text().splitlines())}
 
 
-def measure(*settings: Any) -> dict[str, Any]:
-    """Run one setting in a process of its own."""
+def measure(*settings: Any, code: str = CODE) -> dict[str, Any]:
+    """Run the code with one setting in a process of its own."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "one.py"  # a file, because worker processes import it
-        path.write_text(CODE)
+        path.write_text(code)
         command = [sys.executable, str(path), *map(str, settings)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
