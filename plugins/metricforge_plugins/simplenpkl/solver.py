@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -29,10 +29,6 @@ from .published import RULES, climb
 from .similarity import check_similarity, edges, similarity_graph
 from .spectrum import PositivePart, positive_part
 from .weight import smallest_weight
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
 
 NEIGHBORS = 20
 """n_neighbors="auto"; n/20 on few rows, where more would connect everything."""
@@ -193,14 +189,8 @@ class SimpleNPKL(Solver):
         chunked = self.loss == "linear"  # the hinge losses multiply embeddings in this process
         graph: NeighborGraph | ChunkedGraph
         if self.similarity is None:
-            graph = neighbor_graph(
-                problem.space,
-                k,
-                self.graph,
-                problem.seed,
-                self.recall,
-                chunked,  # type: ignore[arg-type]
-            )
+            kind: Any = self.graph  # one of CHOICES
+            graph = neighbor_graph(problem.space, k, kind, problem.seed, self.recall, chunked)
         else:
             graph = similarity_graph(self.similarity, problem.rows)
         placed = graph.placed(pairs)
@@ -208,7 +198,7 @@ class SimpleNPKL(Solver):
         E = graph.embedded(found.part.V, _scale(found, self.n_components), placed, self.normalize)
         kernel, fitted = self._extended(problem, graph, found, E, k)
         part, r = found.part, E.shape[1]
-        kind, definition = CERTIFICATE["linear" if self.loss == "linear" else "hinge"]
+        sort, definition = CERTIFICATE["linear" if self.loss == "linear" else "hinge"]
         outcome = {
             "embedding": E,
             "eigenvalues": part.w[:r].copy(),
@@ -231,7 +221,7 @@ class SimpleNPKL(Solver):
             kernel,
             self._status(found),
             found.value,
-            certificate=Certificate(kind, max(0.0, found.value - found.lower), abs(found.value), definition),
+            certificate=Certificate(sort, max(0.0, found.value - found.lower), abs(found.value), definition),
             n_iter=len(found.trace),
             trace=tuple(found.trace),
             outcome=outcome,
