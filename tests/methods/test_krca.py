@@ -14,7 +14,8 @@ from metricforge_plugins.krca import scatter as scatter_module
 from metricforge_plugins.krca.chunklets import contrasts, groups_of
 from metricforge_plugins.krca.factor import Factor
 from metricforge_plugins.krca.kernel import ChunkletKernel, ScatterKernel
-from metricforge_plugins.krca.solver import KernelRCA, gram, multiple
+from metricforge_plugins.krca.solver import KernelRCA, multiple
+from metricforge_plugins.krca.system import append, gram
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array, csr_matrix
 
@@ -153,7 +154,6 @@ def test_objective_is_the_least_of_the_information_problem(data, rank):
 
 
 def test_gap_sees_a_wrong_column(data):
-    from metricforge_plugins.krca.solver import append
 
     X, groups, _ = data
     found = groups_of(mf.Chunklets(groups))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,13 +13,13 @@ from metricforge.constraints import Chunklets, Constraint, Pairs
 from metricforge.errors import InputError, UnknownNameError
 from metricforge.kernels import RBF, Kernel, Linear, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status, Use
-from metricforge.rows import Array, as_float64
-from metricforge.space import Size, Space, check_memory, explicit_width, rows_seconds, space_seconds
+from metricforge.rows import as_float64
+from metricforge.space import Size, Space, explicit_width, rows_seconds, space_seconds
 
 from .chunklets import Groups, contrasts, groups_of
-from .factor import Factor
 from .kernel import ChunkletKernel, ScatterKernel
 from .scatter import scatter
+from .system import DIGITS, append, check_digits, check_finite, direction, factorised, gram, relative
 from .weighted import WeightedKernel, covariance, limited
 
 WEIGHTS = ("equal", "total")
@@ -35,8 +34,6 @@ VALUES, SQUARES = 1e-14, 1e-28
 explicit features."""
 LEAST = 1e-150
 """The smallest ε: its inverse is squared."""
-DIGITS = 6
-"""Refuse a learned kernel with fewer correct digits, and add a note where distances may have fewer."""
 DEFINITION = "relative KKT residual ‖(Ĉ − M⁻¹)v‖ / ‖Ĉv‖ along a random v"
 WEIGHTED = "relative KKT residual ‖(ĈMĈ − T)v‖ / ‖Tv‖ along a random v"
 
@@ -115,8 +112,8 @@ class KernelRCA(Solver):
         times = multiple(explicit_width(kernel, rows), groups.contrasts)
         epsilon, choice = self._choose(trace / count, times, VALUES * float(kernel.diag(rows).mean()))
         _check_positive(epsilon, "this kernel is represented by its values", times * trace / count)
-        learned, objective, gap = _factorised(kernel, rows, groups.sizes, groups.n * epsilon, problem.seed, G)
-        _check_digits(learned)
+        learned, objective, gap = factorised(kernel, rows, groups.sizes, groups.n * epsilon, problem.seed, G)
+        check_digits(learned)
         outcome = {**_outcome(learned.n, epsilon, "exact", groups), **choice}
         return _solution(learned, objective, gap, outcome, _notes(groups, trace / epsilon))
 
@@ -217,31 +214,14 @@ def _add_rows(metric: Any, X: Any, groups: Groups, hold: str) -> tuple[ChunkletK
     new = as_float64(_rows.take(X, groups.order))
     rows, sizes = _rows.stack(old.rows, new), np.concatenate([old.sizes, groups.sizes])
     if hold == "epsilon":
-        return _factorised(old.base, rows, sizes, old.epsilon * _rows.count(rows), metric.seed)
+        return factorised(old.base, rows, sizes, old.epsilon * _rows.count(rows), metric.seed)
     before = old.triangle  # raises for a kernel that no solver made
     H = contrasts(contrasts(old.base.block(rows, new), groups.sizes).T, sizes)  # (q, r + q)
-    _check_finite(H)
+    check_finite(H)
     triangle, gained, gap = append(before, H[:, : -len(H)], H[:, -len(H) :], old.ridge, metric.seed)
     learned = ChunkletKernel(old.base, rows, sizes, triangle.packed, old.ridge)
     learned.__dict__["triangle"] = triangle  # with its spare storage
     return learned, metric.report["objective"] + gained, gap
-
-
-def append(old: Factor, B: Array, D: Array, ridge: float, seed: int = 0) -> tuple[Factor, float, float]:
-    """Return the factor of cI + Q'KQ with new rows (B, D), the change of the objective, and the residual.
-
-    The residual is that of the new columns along a random direction; it takes one more pass over the factor.
-    """
-    D = D + ridge * np.eye(len(D))
-    try:
-        new = old.append(B, D)
-    except np.linalg.LinAlgError:
-        raise _too_small(ridge, float(D.diagonal().max())) from None
-    q, r = len(D), old.order
-    gained = new.log_determinant_from(r) - q * np.log(ridge) - (float(D.trace()) / ridge - q)
-    v = _direction(q, seed)
-    truth = np.concatenate([B.T @ v, D @ v])
-    return new, float(gained), _relative(new.columns_times(r, v), truth)
 
 
 def _add_scatter(
@@ -257,99 +237,12 @@ def _add_scatter(
     return learned, *(_check_scatter(learned, seed) if isinstance(learned, ScatterKernel) else learned.checked(seed))
 
 
-# --------------------------------------------------------------------------------------------------- the exact system
-
-
-def gram(kernel: Kernel, rows: Any, sizes: Array) -> Array:
-    """Return Q'KQ (r × r) on rows ordered by group, computed from slices of K."""
-    r = int(sizes.sum()) - len(sizes)
-    G = np.empty((r, r))
-    starts = np.concatenate([[0], np.cumsum(sizes)])
-    done = 0
-    for part in _whole_groups(starts, 4 * 8 * int(starts[-1])):
-        inside = sizes[part]
-        here = rows if len(inside) == len(sizes) else rows[starts[part.start] : starts[part.stop]]
-        H = contrasts(contrasts(kernel.block(rows, here), inside).T, sizes)
-        G[done : done + len(H)] = H
-        done += len(H)
-    _check_finite(G)
-    return G
-
-
-def _check_finite(values: Array) -> None:
-    if not (np.isfinite(values.min()) and np.isfinite(values.max())):
-        raise InputError("X: values of the kernel overflow on these rows; rescale X, for instance with StandardScaler")
-
-
-def _whole_groups(starts: Array, row_bytes: int) -> Any:
-    """Yield slices of groups whose rows fit into a block (at least one group each)."""
-    step = max(1, _rows.BLOCK_BYTES // row_bytes)
-    first, last = 0, len(starts) - 1
-    while first < last:
-        stop = max(first + 1, int(np.searchsorted(starts, starts[first] + step, side="right")) - 1)
-        yield slice(first, stop)
-        first = stop
-
-
-def _factorised(
-    kernel: Kernel, rows: Any, sizes: Array, ridge: float, seed: int, G: Array | None = None
-) -> tuple[ChunkletKernel, float, float]:
-    """Return the kernel of the system cI + Q'KQ, its objective and its residual."""
-    if G is None:
-        r = _rows.count(rows) - len(sizes)
-        check_memory(12 * r * r, f"a factor of order {r}", 'hold="ridge", or learn with a number of landmarks as rank')
-    A = gram(kernel, rows, sizes) if G is None else G
-    trace, r = float(A.trace()), len(A)
-    if ridge <= np.finfo(np.float64).eps * trace:
-        raise _too_small(ridge, trace)
-    A.flat[:: r + 1] += ridge
-    diagonal = A.diagonal().copy()
-    try:
-        triangle = Factor.of(A)
-    except np.linalg.LinAlgError:
-        raise _too_small(ridge, trace) from None
-    # the upper triangle of A is intact, but its diagonal was overwritten by that of the factor
-    A.flat[:: r + 1] = diagonal
-    v = _direction(r, seed)
-    gap = _relative(triangle.times(v), _upper_times(A, v))
-    objective = triangle.log_determinant_from(0) - r * np.log(ridge) - trace / ridge
-    learned = ChunkletKernel(kernel, rows, sizes, triangle.packed, ridge)
-    learned.__dict__["triangle"] = triangle
-    return learned, float(objective), gap
-
-
-def _upper_times(A: Array, v: Array) -> Array:
-    """Return Av for the symmetric matrix given by the upper triangle of a C-ordered A."""
-    from scipy.linalg.blas import dsymv
-
-    return np.asarray(dsymv(1.0, A.T, v, lower=1))
-
-
-def _check_digits(learned: ChunkletKernel) -> None:
-    """Raise InputError when k̃ = (k − w'w)/ε cancels, as it does with few features and a tiny ε."""
-    sample = learned.rows[:: max(1, learned.n // 8)]
-    k = float(learned.base.diag(sample).max())
-    left = float(learned.diag(sample).max()) * learned.epsilon
-    if np.finfo(np.float64).eps * k > 10**-DIGITS * left:
-        raise InputError(
-            f"epsilon={learned.epsilon:g} is lost to rounding: the learned kernel would keep fewer than {DIGITS} "
-            'digits; give a larger one or "auto", or use explicit features (kernel=mf.kernels.Linear(), rank="auto")'
-        )
-
-
 def _check_positive(epsilon: float, why: str, automatic: float) -> None:
     if epsilon == 0:
         raise InputError(
             'epsilon=0 needs explicit features, no more of them than rows (kernel=mf.kernels.Linear(), rank="auto"), '
             f'but {why}; give a positive epsilon or "auto" ({automatic:.3g} here)'
         )
-
-
-def _too_small(ridge: float, scale: float) -> InputError:
-    return InputError(
-        f"epsilon is lost to rounding: nε = {ridge:.3g}, and Q'KQ has trace {scale:.3g}; multiply epsilon by at least "
-        f'{max(10, 1e-14 * scale / ridge):.0e}, or give "auto"'
-    )
 
 
 # ---------------------------------------------------------------------------------------------------------- the report
@@ -360,21 +253,10 @@ def _check_scatter(kernel: ScatterKernel, seed: int) -> tuple[float, float]:
     R, epsilon = kernel.root, kernel.epsilon
     w = 1 / np.square(R).sum(axis=0)  # the eigenvalues of Ĉ: R = V (εI + Λ)^(−1/2)
     V = R * np.sqrt(w)
-    v = _direction(len(R), seed)
+    v = direction(len(R), seed)
     truth = kernel.scatter @ v / kernel.n + epsilon * v
     ratio = w / (epsilon or 1.0)
-    return float((np.log(ratio) - (ratio - 1)).sum()), _relative(V @ (w * (v @ V)), truth)
-
-
-@lru_cache(maxsize=8)
-def _direction(size: int, seed: int) -> Array:
-    """Return the random direction of a residual; a stream of updates asks for the same one again."""
-    return np.random.default_rng(seed).standard_normal(size)
-
-
-def _relative(found: Array, truth: Array) -> float:
-    scale = np.abs(truth).max()  # divided by before squaring: C may have any magnitude
-    return float(np.linalg.norm((found - truth) / scale) / np.linalg.norm(truth / scale))
+    return float((np.log(ratio) - (ratio - 1)).sum()), relative(V @ (w * (v @ V)), truth)
 
 
 def _outcome(n: int, epsilon: float, route: str, groups: Groups) -> dict[str, Any]:

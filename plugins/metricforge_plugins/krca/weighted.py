@@ -14,6 +14,7 @@ from metricforge.rows import Array
 from metricforge.space import FactoredKernel, FeatureMap, Space, represent
 
 from .kernel import inverse_root
+from .system import direction, relative
 
 LANDMARKS = 300
 """The most features that ``rank="auto"`` means here: T and Ĉ are dense, and cost O(n m² + m³)."""
@@ -74,16 +75,14 @@ class WeightedKernel(FactoredKernel):
 
     def checked(self, seed: int) -> tuple[float, float]:
         """Return the objective −½ tr(MT), and the residual ‖(ĈMĈ − T)v‖ / ‖Tv‖ along a random v."""
-        v = np.random.default_rng(seed).standard_normal(len(self.scatter))
+        v = direction(len(self.scatter), seed)
 
         def whitening(u: Array) -> Array:  # Ĉu
             return np.asarray(self.scatter @ u / self.n + self.epsilon * u)
 
         truth = self.total @ v
         found = whitening(self.L.T @ (self.L @ whitening(v)))
-        scale = np.abs(truth).max()  # divided by before squaring: T may have any magnitude
-        gap = np.linalg.norm((found - truth) / scale) / np.linalg.norm(truth / scale)
-        return -float(((self.L @ self.total) * self.L).sum()) / 2, float(gap)
+        return -float(((self.L @ self.total) * self.L).sum()) / 2, relative(found, truth)
 
 
 def limited(space: Space) -> Space:
