@@ -84,3 +84,10 @@ def deal(rows: Array, k: int, seed: int, *, by: Array | None = None, what: str =
     if by is not None:
         order = order[np.argsort(by[order], kind="stable")]
     return [np.sort(rows[order[part::k]]) for part in range(k)]
+
+
+def partners(first: Array, second: Array) -> tuple[Array, list[Array]]:
+    """Return the distinct values of ``first``, and the distinct values of ``second`` that stand beside each."""
+    pairs = np.unique(np.stack([first, second], axis=1), axis=0)
+    rows, starts = np.unique(pairs[:, 0], return_index=True)
+    return rows, np.split(pairs[:, 1], starts[1:]) if len(rows) else []

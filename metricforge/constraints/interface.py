@@ -68,7 +68,8 @@ class Constraint(ComparedByContent, ABC):
 
     Everything else is optional: ``satisfied`` lets reports, displays and ``score`` work; ``flag`` and
     ``table_columns`` let the command line read the kind from a file; ``links``, ``lines`` and ``row_classes`` let
-    clustering and pictures use it.  `metricforge.testing.check_constraint` checks all of these.
+    clustering and pictures use it, ``relevance`` lets rankings be scored.  `metricforge.testing.check_constraint`
+    checks all of these.
 
     Attributes
     ----------
@@ -314,6 +315,10 @@ class Constraint(ComparedByContent, ABC):
 
     def links(self) -> Links | None:
         """Return the must-links and cannot-links with the same meaning; None (the default) where there are none."""
+        return None
+
+    def relevance(self) -> tuple[Array, list[Array]] | None:
+        """Return rows that serve as queries, and the rows that are relevant for each; None (the default) for none."""
         return None
 
     def lines(self) -> tuple[Lines, ...]:

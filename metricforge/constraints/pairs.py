@@ -13,7 +13,7 @@ from ..checks import whole_number
 from ..errors import InputError
 from .distances import Distances
 from .drawing import MOST_PAIRS, PER_ROW, draw_components, sample_pairs
-from .indices import all_pairs, components_of, cross_pairs, groups_of, members_of, pair_keys, stack_pairs
+from .indices import all_pairs, components_of, cross_pairs, groups_of, members_of, pair_keys, partners, stack_pairs
 from .interface import Constraint, Lines, Links
 from .labels import Labels, few_groups
 from .relevance import triples_of
@@ -119,6 +119,11 @@ class Pairs(Constraint):
         rng = generator(seed)
         similar, dissimilar = (sample_pairs(labels.codes, same, limit, rng) for same in (True, False))
         return cls(similar, dissimilar, n=labels.n)
+
+    def relevance(self) -> tuple[Array, list[Array]]:
+        """Return the rows of similar pairs, and their partners."""
+        i, j = self.similar.T
+        return partners(np.concatenate([i, j]), np.concatenate([j, i]))
 
     def closed(self) -> Pairs:
         """Return the closure: similar is transitive, and dissimilar holds between whole components.

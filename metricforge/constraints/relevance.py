@@ -58,6 +58,43 @@ def triples_of(queries: Any, relevant: Any, n: int, irrelevant: Any, per_pair: i
     return np.concatenate(parts)
 
 
+def check_grades(relevant: list[Array], grades: Any) -> list[Array]:
+    """Return the grade of every relevant row as int arrays, or raise InputError."""
+    if len(grades) != len(relevant):
+        raise InputError(f"grades has {len(grades)} entries for {len(relevant)} queries; give one list for each query")
+    found = []
+    for number, (rows, values) in enumerate(zip(relevant, grades, strict=True)):
+        given = np.atleast_1d(np.asarray(values))
+        if given.shape != rows.shape or given.dtype.kind not in "iu" or given.min(initial=1) < 1:
+            raise InputError(
+                f"grades[{number}] must be whole numbers from 1, one for each of the {len(rows)} rows of "
+                f"relevant[{number}], got {given.dtype} of shape {given.shape}; leave out rows of grade 0"
+            )
+        found.append(given.astype(np.int64))
+    return found
+
+
+def graded(triples: Array, queries: Any, relevant: Any, grades: Any, n: int) -> Array:
+    """Add the comparisons of relevant rows with each other, and repeat each triplet by the difference of its grades."""
+    q, good = check_relevance(queries, relevant, n)
+    given = check_grades(good, grades)
+    grade = {
+        (int(i), int(j)): int(g)
+        for i, rows, own in zip(q, good, given, strict=True)
+        for j, g in zip(rows, own, strict=True)
+    }
+    among = [
+        (i, j, k)
+        for i, rows, own in zip(q, good, given, strict=True)
+        for j, a in zip(rows, own, strict=True)
+        for k, b in zip(rows, own, strict=True)
+        if a > b
+    ]
+    both = np.concatenate([triples, np.asarray(among, dtype=np.int64).reshape(-1, 3)])
+    apart = [grade[i, j] - grade.get((i, k), 0) for i, j, k in both.tolist()]
+    return np.repeat(both, apart, axis=0)
+
+
 def _others(query: int, rows: Array, n: int, size: int, rng: np.random.Generator) -> Array:
     """Return random rows that are neither the query nor relevant; fewer where there are few."""
     out = {int(query), *rows.tolist()}

@@ -12,9 +12,10 @@ from ..checks import whole_number
 from ..errors import InputError
 from .distances import Distances
 from .drawing import MOST_TRIPLETS, PER_ROW, ClassIndex, draw_components, sample_pairs
+from .indices import partners
 from .interface import Constraint
 from .labels import Labels
-from .relevance import triples_of
+from .relevance import graded, triples_of
 from .scoring import Satisfied
 from .validation import as_indices, check_n, freeze, generator
 
@@ -82,7 +83,15 @@ class Triplets(Constraint):
 
     @classmethod
     def from_relevance(
-        cls, queries: Any, relevant: Any, n: int, irrelevant: Any = None, *, per_pair: int = 5, seed: int = 0
+        cls,
+        queries: Any,
+        relevant: Any,
+        n: int,
+        irrelevant: Any = None,
+        *,
+        grades: Any = None,
+        per_pair: int = 5,
+        seed: int = 0,
     ) -> Triplets:
         """Build from judgements of relevance: (query, relevant row, row that is not relevant).
 
@@ -97,10 +106,21 @@ class Triplets(Constraint):
         irrelevant : sequence of sequences of int, optional
             Rows of each query that are not relevant, for instance from `metricforge.tasks.hard_negatives`; default:
             random rows that are neither the query nor relevant.
+        grades : sequence of sequences of int, optional
+            How relevant each row of ``relevant`` is, from 1; other rows have the grade 0.  Rows of a query are then
+            also compared with each other, and a triplet is repeated as often as its two grades differ, so that large
+            differences count more.
         per_pair : int
             Random rows for each relevant one.
         """
-        return cls(triples_of(queries, relevant, n, irrelevant, per_pair, seed), n=n)
+        triples = triples_of(queries, relevant, n, irrelevant, per_pair, seed)
+        if grades is not None:
+            triples = graded(triples, queries, relevant, grades, n)
+        return cls(triples, n=n)
+
+    def relevance(self) -> tuple[Array, list[Array]]:
+        """Return the rows i, and the rows j of each."""
+        return partners(self.triples[:, 0], self.triples[:, 1])
 
     def satisfied(self, distances: Distances) -> tuple[Satisfied, ...]:
         """Count the triplets with i nearer to j than to k."""

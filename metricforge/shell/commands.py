@@ -126,6 +126,9 @@ def _evaluate(parser: ArgumentParser) -> None:
     _saved(parser)
     add_flags(parser)
     parser.add_argument("--id", metavar="COLUMN", help="a column that names the rows; it is not used")
+    parser.add_argument(
+        "--by", choices=("distance", "kernel"), default="distance", help="what rows are ranked by (default: distance)"
+    )
     _dialect(parser)
     parser.set_defaults(scheduler=None)
 

@@ -9,18 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import rows as _rows
+from ..checks import plural
 from ..constraints import Constraint, Labels
 from ..errors import InputError
 from ..files.formats import is_table
 from ..files.table import Table
 from ..metric import Metric, Report, load
-from ..tasks import classify, satisfied
+from ..tasks import classify, retrieval_scores, satisfied
 from .apply import read_for
 from .hints import hint_from_file, hint_kinds
 from .output import shares, write_json, write_line
 from .settings import dialect_of
 
 Array = NDArray[Any]
+
+DEPTH = 10
+"""Rows of a ranking that are scored."""
+QUERIES = 1000
+"""Queries that are scored at the most, drawn at random."""
 
 
 def run(args: Namespace) -> None:
@@ -34,6 +40,7 @@ def run(args: Namespace) -> None:
     ]
     if flag == Labels.flag:
         lines = [*classified(metric, start, table, hint), *lines]
+    lines += ranked(metric, start, table, hint, args.by)
     notes = []
     if same_rows(metric, table):
         notes.append("these are the rows that the metric was learned from: the figures say nothing about new rows")
@@ -79,6 +86,28 @@ def classified(metric: Metric, start: Metric, table: Table, hint: Constraint) ->
         error = _errors(right[0], right[1], len(scored))
         lines.append({"what": what, "before": right[0], "after": right[1], "error": error})
     return lines
+
+
+def ranked(metric: Metric, start: Metric, table: Table, hint: Constraint, by: Any) -> list[dict[str, Any]]:
+    """Return how well the other rows of the file are ranked for rows whose relevant rows the hint names."""
+    judged = hint.relevance()
+    n = table.rows.shape[0]
+    if judged is None or not len(judged[0]):
+        return []
+    chosen = np.sort(np.random.default_rng(0).permutation(len(judged[0]))[:QUERIES])
+    queries, relevant = judged[0][chosen].tolist(), [judged[1][i].tolist() for i in chosen]
+    k = min(DEPTH, n - 1)
+    before, after = (retrieval_scores(one, table.rows, queries, relevant, k=k, by=by) for one in (start, metric))
+    words = {"ndcg": f"nDCG@{k}", "precision": f"precision@{k}", "recall": f"recall@{k}", "mrr": f"MRR@{k}"}
+    return [
+        {
+            "what": f"{word} of rows ranked by {by}, {plural(len(queries), 'query', 'queries')}",
+            "before": getattr(before, name),
+            "after": getattr(after, name),
+            "error": (before.errors[name], after.errors[name]),
+        }
+        for name, word in words.items()
+    ]
 
 
 def _errors(before: float, after: float, total: int) -> tuple[float, float]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import number, one_of, whole_number
-from ..constraints.relevance import check_relevance
+from ..constraints.relevance import check_grades, check_relevance
 from ..errors import InputError
 from ..kernels import Kernel
 from ..neighbors.largest import largest
@@ -67,6 +67,7 @@ def retrieval_scores(
     relevant: Sequence[Sequence[int]],
     *,
     documents: Sequence[int] | None = None,
+    grades: Sequence[Sequence[int]] | None = None,
     k: int = 10,
     by: By = "kernel",
     seed: int = 0,
@@ -85,6 +86,8 @@ def retrieval_scores(
         The relevant rows of each query.
     documents : sequence of int, optional
         The rows that are ranked; default: all rows but the query itself.
+    grades : sequence of sequences of int, optional
+        How relevant each row of ``relevant`` is, from 1: its gain in nDCG; default: 1.
     k : int
         The depth of the ranking.  MRR is cut at the same depth.
     by : {"kernel", "distance"}
@@ -98,8 +101,9 @@ def retrieval_scores(
     queries_, truth = check_relevance(queries, relevant, count(X))
     pool = np.arange(count(X)) if documents is None else np.asarray(documents, dtype=np.int64)
     k = whole_number(k, "k", most=len(pool))
+    gains = [np.ones(len(rows)) for rows in truth] if grades is None else check_grades(truth, grades)
     found = ranked(kernel, X, queries_, pool, k, by=by)
-    scores = np.array([_scored(row, good, k) for row, good in zip(found, truth, strict=True)])
+    scores = np.array([_scored(*parts, k) for parts in zip(found, truth, gains, strict=True)])
     draws = np.random.default_rng(seed).integers(len(scores), size=(RESAMPLES, len(scores)))
     errors = scores[draws].mean(axis=1).std(axis=0)
     names = ("precision", "recall", "mrr", "ndcg")
@@ -178,15 +182,16 @@ def _scores(kernel: Kernel, Q: Any, D: Any, by: By) -> Array:
     return np.asarray(kernel.block(Q, D) if by == "kernel" else -kernel.squared_distance(Q, D), dtype=np.float64)
 
 
-def _scored(found: Array, relevant: Array, k: int) -> tuple[float, float, float, float]:
+def _scored(found: Array, relevant: Array, gains: Array, k: int) -> tuple[float, float, float, float]:
     """Return precision, recall, reciprocal rank and nDCG of one ranking."""
-    hits = np.isin(found, relevant)
-    gains = 1 / np.log2(np.arange(2, len(found) + 2))
-    ideal = gains[: min(k, len(relevant))].sum()
-    first = np.flatnonzero(hits)
+    gain = dict(zip(relevant.tolist(), gains.tolist(), strict=True))
+    reached = np.array([gain.get(row, 0) for row in found.tolist()], dtype=np.float64)
+    discount = 1 / np.log2(np.arange(2, k + 2))
+    best = np.sort(gains)[::-1][:k]
+    first = np.flatnonzero(reached)
     return (
-        float(hits.mean()),
-        float(hits.sum() / len(relevant)),
+        float(np.mean(reached > 0)),
+        float(np.count_nonzero(reached) / len(relevant)),
         1 / (1 + float(first[0])) if len(first) else 0.0,
-        float((hits * gains).sum() / ideal),
+        float(reached @ discount[: len(found)] / (best @ discount[: len(best)])),
     )

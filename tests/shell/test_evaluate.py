@@ -72,7 +72,29 @@ def test_evaluate_on_a_later_file(wines, capsys):
     signed = [(*p, 1) for p in pairs.similar] + [(*p, 0) for p in pairs.dissimilar]
     Path("pairs.csv").write_text("i,j,similar\n" + "".join(f"{i},{j},{s}\n" for i, j, s in signed))
     assert run("evaluate", "old.metric", "new.csv", "--pairs", "pairs.csv", "--json") == 0
-    assert len(json.loads(capsys.readouterr().out)["scores"]) == 2
+    scores = json.loads(capsys.readouterr().out)["scores"]
+    assert len(scores) == 6  # two sides of pairs, and four scores of a ranking
+
+
+@pytest.mark.parametrize("by", ["distance", "kernel"])
+def test_evaluate_prints_the_scores_of_rankings(wines, capsys, by):
+    X, y = wines
+    assert run("learn", "old.csv", *HINT) == 0
+    triplets = mf.Triplets.from_labels(y[120:], n_triplets=40, seed=0)
+    Path("t.csv").write_text("i,j,k\n" + "".join(f"{i},{j},{k}\n" for i, j, k in triplets.triples))
+    capsys.readouterr()
+    assert run("evaluate", "old.metric", "new.csv", "--triplets", "t.csv", "--by", by, "--json") == 0
+    told = {line["what"].split()[0]: line for line in json.loads(capsys.readouterr().out)["scores"]}
+    metric = mf.load("old.metric")
+    queries = sorted({int(i) for i in triplets.triples[:, 0]})
+    relevant = [sorted({int(j) for i, j, _ in triplets.triples if i == q}) for q in queries]
+    for side, scorer in (("before", metric.start), ("after", metric)):
+        expected = mf.tasks.retrieval_scores(scorer, X[120:], queries, relevant, k=10, by=by)
+        assert told["nDCG@10"][side] == pytest.approx(expected.ndcg)
+        assert told["MRR@10"][side] == pytest.approx(expected.mrr)
+    assert by in told["recall@10"]["what"]
+    assert run("evaluate", "old.metric", "new.csv", "--triplets", "t.csv", "--by", by) == 0
+    assert "nDCG@10" in capsys.readouterr().out
 
 
 def test_info_says_what_a_file_holds(wines, capsys):

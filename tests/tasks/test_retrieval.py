@@ -71,6 +71,40 @@ def test_scores_against_scikit_learn(by):
     assert f"nDCG@10 {found.ndcg:.3f}" in str(found)
 
 
+def test_grades_compare_relevant_rows_and_repeat_triplets():
+    T = mf.Triplets.from_relevance([0, 5], [[1, 2, 3], [6]], 9, irrelevant=[[4], [7]], grades=[[3, 1, 1], [2]])
+    found = sorted(map(tuple, T.triples.tolist()))
+    expected = [(0, 1, 4)] * 3 + [(0, 2, 4), (0, 3, 4)] + [(0, 1, 2)] * 2 + [(0, 1, 3)] * 2 + [(5, 6, 7)] * 2
+    assert found == sorted(expected)
+
+
+def test_graded_ndcg_against_scikit_learn():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(40, 4))
+    queries, grade = np.arange(8), rng.integers(0, 4, size=(8, 32))
+    grade[:, 0] = 3
+    relevant = [8 + np.flatnonzero(row) for row in grade]
+    grades = [row[row > 0] for row in grade]
+    scores = mf.tasks.retrieval_scores(None, X, queries, relevant, documents=range(8, 40), grades=grades, k=7)
+    assert scores.ndcg == pytest.approx(ndcg_score(grade, X[:8] @ X[8:].T, k=7))
+
+
+@pytest.mark.parametrize("grades", [[[1]], [[1], [1]], [[0, 1], [1]], [[1.5, 1], [1]]])
+def test_bad_grades(grades):
+    with pytest.raises(InputError, match="grades"):
+        mf.Triplets.from_relevance([0, 3], [[1, 2], [4]], 6, grades=grades)
+
+
+def test_relevance_of_kinds():
+    queries, relevant = mf.Triplets([(0, 1, 2), (0, 3, 2), (0, 1, 4), (2, 1, 0)], n=5).relevance()
+    assert queries.tolist() == [0, 2]
+    assert [rows.tolist() for rows in relevant] == [[1, 3], [1]]
+    queries, relevant = mf.Pairs([(0, 1), (1, 4)], [(0, 2)], n=5).relevance()
+    assert queries.tolist() == [0, 1, 4]
+    assert [rows.tolist() for rows in relevant] == [[1], [0, 4], [1]]
+    assert mf.Chunklets([0, 0, -1]).relevance() is None
+
+
 def test_hard_negatives_score_high_and_are_not_relevant():
     found = mf.tasks.hard_negatives(X, QUERIES, RELEVANT, documents=DOCUMENTS, per_query=3)
     S = X @ X.T
