@@ -72,18 +72,27 @@ def cache() -> Path:
 
 
 def peer_results(
-    benchmark: str, code: str, peers: Sequence[str], parts: Mapping[str, Mapping[str, np.ndarray]], seconds: int
+    benchmark: str,
+    code: str,
+    peers: Sequence[str],
+    parts: Mapping[str, Mapping[str, np.ndarray]],
+    seconds: int,
+    *,
+    fresh: bool = False,
 ) -> dict[tuple[str, str], dict[str, Any]]:
     """Return percent and CPU seconds of the fit by (peer, split); empty if the environment cannot be installed.
 
     ``code`` defines ``learn(peer, z)``, which returns an array, and ``score(array, z)``, which returns a percentage; z
     holds the arrays of ``parts`` for the split.  A fit over ``seconds`` of CPU time on one thread counts as failed.
+    ``fresh`` repeats fits whose results are stored, so that their times are of this run.
     """
     python = environment()
     if python is None:
         return {}
     folder = cache() / benchmark
     folder.mkdir(parents=True, exist_ok=True)
+    if fresh:
+        (folder / "results.jsonl").unlink(missing_ok=True)
     digests = {}
     for split, part in parts.items():
         np.savez(folder / f"{split}.npz", **part)  # type: ignore[arg-type] # a name could be an option's
