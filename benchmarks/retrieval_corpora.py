@@ -71,9 +71,12 @@ class Corpus:
         good = set(rows.tolist())
         return [place[int(d)] for d in draw if int(d) not in good][:NEGATIVES]
 
-    def scores(self, A: np.ndarray, queries: list[int], relevant: list[np.ndarray], k: int) -> mf.tasks.RetrievalScores:
-        """Return the scores of the ranking by (A q)·x."""
-        both = np.vstack([self.X[queries] @ A.T, self.X[self.documents]])
+    def scores(
+        self, A: np.ndarray | mf.adapters.Adapter, queries: list[int], relevant: list[np.ndarray], k: int
+    ) -> mf.tasks.RetrievalScores:
+        """Return the scores of the ranking by (A q + b)·x; b = 0 if A is an array."""
+        Q = self.X[queries] @ A.T if isinstance(A, np.ndarray) else A(self.X[queries])
+        both = np.vstack([Q, self.X[self.documents]])
         place = {int(d): len(queries) + i for i, d in enumerate(self.documents)}
         truth = [[place[int(r)] for r in rows] for rows in relevant]
         rows = np.arange(len(queries), len(both))

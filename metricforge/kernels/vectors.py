@@ -220,7 +220,7 @@ class Cauchy(RateKernel):
 
 @dataclass(frozen=True)
 class Polynomial(Kernel):
-    """The kernel (x'y + coef0)^degree."""
+    """The kernel (x'y + coef0)^degree; of degree 1, the linear kernel with a constant column √coef0."""
 
     degree: int = 2
     coef0: float = 1.0
@@ -248,6 +248,17 @@ class Polynomial(Kernel):
     def paired_squared_distance(self, X: Any, Y: Any) -> Array:
         """Return the squared distances row by row, likewise."""
         return paired_squared_euclidean(X, Y) if self.degree == 1 else super().paired_squared_distance(X, Y)
+
+    def features(self, X: Any) -> Any | None:
+        """Return the columns and a constant √coef0, where the degree is 1."""
+        if self.degree != 1:
+            return None
+        constant = np.full((X.shape[0], 1), np.sqrt(self.coef0), dtype=X.dtype)
+        if not _rows.is_sparse(X):
+            return np.hstack([X, constant])
+        from scipy.sparse import hstack
+
+        return hstack([X, constant], format="csr")
 
     def bilinear(self, d: int) -> Array:
         """Return the identity on the columns and coef0 on the constant, where the degree is 1."""

@@ -132,6 +132,29 @@ def test_the_query_side_ranks_as_the_kernel(metric, tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), np.column_stack([A, b]))
 
 
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_a_constant_column_gives_documents_a_score_of_their_own(kind):
+    from scipy.sparse import csr_array
+
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(300, 6))
+    A[:, 0] = rng.uniform(-1, 1, size=300)
+    good = np.where(A[:, 0] > 0)[0]  # relevant whatever the query
+    triplets = [(q, *pair) for q in range(40) for pair in zip(good[-20:], np.where(A[:, 0] < 0)[0][-20:], strict=True)]
+    T = mf.Triplets([t for t in triplets if len(set(t)) == 3], n=300)
+    rows = A if kind == "dense" else csr_array(A)
+    metric = mf.learn(rows, T, method="relevance", kernel=mf.kernels.Polynomial(1, coef0=1.0))
+    M, b = metric.adapter("query")
+    K = np.asarray(metric.kernel(A[:5], A))
+    mapped = (A[:5] @ M.T + b) @ A.T
+    np.testing.assert_allclose(mapped - mapped[:, :1], K - K[:, :1], atol=1e-9)
+    assert b[0] > 3 * np.abs(b[1:]).max()
+    plain = mf.learn(A, T, method="relevance")
+    judge = {"queries": range(60, 100), "relevant": [good[good < 60]] * 40, "documents": range(60)}
+    with_constant, without = (mf.tasks.retrieval_scores(m, A, **judge).ndcg for m in (metric, plain))
+    assert with_constant > without + 0.1
+
+
 def test_both_sides_give_the_kernel(metric):
     adapter = metric.adapter("both")
     np.testing.assert_allclose(adapter(X) @ adapter(X).T, metric.kernel(X, X), atol=1e-8)
