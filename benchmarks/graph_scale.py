@@ -55,7 +55,7 @@ def measure(rows: str, n: int, queries: int) -> dict[str, Any]:
     if rows == "dask":
         return measure_on_workers(n)
     made = {"mixture": 16, "mixture64": 64}
-    X = mixture(n, made[rows]) if rows in made else mf.datasets.load(rows)[0]
+    X = mixture(n, made[rows]) if rows in made else mf.datasets.load(rows).X
     before = peak()
     start = time.process_time()
     (indices, _), estimate = neighbors.search_with_recall(X, K, method="cells")
