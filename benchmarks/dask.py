@@ -8,9 +8,11 @@ as in a fit.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
@@ -20,17 +22,15 @@ from metricforge.kernels import RBF
 from metricforge.rows import blocks, cluster, fold, gathered, split
 from metricforge.space import landmark_map
 
-from .run import Table, best_of
+from .run import Table
 
 KERNEL = RBF(0.05)
-MALLOC = {"MALLOC_TRIM_THRESHOLD_": str(2**28), "MALLOC_MMAP_THRESHOLD_": str(2**26)}
-"""Settings for workers from docs/guides/dask.md: with those of dask itself, malloc returns freed memory at once."""
 
 
 def run(quick: bool = False) -> Table:
     from threadpoolctl import threadpool_limits
 
-    ratios = ("one worker / NumPy", "one worker / two workers", "one worker, dask's malloc / NumPy")
+    ratios = ("one worker / NumPy", "its CPU / NumPy's", "one worker / two workers", "dask's malloc / NumPy")
     table = Table(["pass", "rows", "NumPy s", *ratios])
     repeats = 1 if quick else 3
     with threadpool_limits(1):
@@ -40,32 +40,69 @@ def run(quick: bool = False) -> Table:
             graph(2000 if quick else 40_000),
         ]
         for name, n, here, prepare in works:
-            seconds = best_of(here, repeats)
-            one, two = (on_workers(workers, prepare, repeats, MALLOC) for workers in (1, 2))
-            plain = on_workers(1, prepare, repeats, {})
-            table.add(name, n, seconds, one / seconds, one / two, plain / seconds)
+            with workers(1, prepare) as one, workers(2, prepare) as two:
+                # in turn, so that other work on the machine disturbs all of them alike
+                times = [(timed(here), timed(one), timed(two)) for _ in range(repeats)]
+            with mock.patch.object(cluster, "_prepare"), workers(1, prepare) as plain:
+                untouched = timed(plain)
+            wall = np.min([[t.wall for t in turn] for turn in times], axis=0)
+            cpu = np.min([[t.cpu for t in turn] for turn in times], axis=0)
+            figures = wall[1] / wall[0], cpu[1] / cpu[0], wall[1] / wall[2], untouched.wall / wall[0]
+            table.add(name, n, float(wall[0]), *map(float, figures))
     table.notes += [
-        "target: one worker <= 1.15 times NumPy, two workers >= 1.6 times one",
-        "workers with the malloc settings of docs/guides/dask.md; last column: with those that dask sets by itself",
-        f"best of {repeats}; one BLAS thread in every process, {os.cpu_count()} cores for client, scheduler, workers",
+        "target: one worker <= 1.15 times NumPy, two workers >= 1.6 times one; nothing is exported or configured",
+        "last column: one run with the malloc settings of dask's nanny, which metricforge changes in the workers",
+        f"best of {repeats} turns of NumPy, one worker and two workers; wall time, and CPU time of the worker; one "
+        f"BLAS thread in every process, {os.cpu_count()} cores for client, scheduler and workers",
         "Gram: row sums of the n × n Gaussian Gram matrix, d = 32, a block of 50 MB at a time; features: column sums "
         "of 256 landmark features, d = 32, eight chunks; graph: exact 10 nearest neighbours, d = 32, two chunks",
     ]
     return table
 
 
-def on_workers(workers: int, prepare: Callable[[Any], Callable[[], Any]], repeats: int, env: dict[str, str]) -> float:
-    """Return the shortest time of the work on a cluster of worker processes with one thread each."""
+class Timed(NamedTuple):
+    """Seconds of one call."""
+
+    wall: float
+    cpu: float
+
+
+def timed(call: Callable[[], Any]) -> Timed:
+    """Return wall and CPU time of a call: of the workers if it runs there, else of this process."""
+    spent = getattr(call, "spent", time.process_time)
+    cpu, wall = spent(), time.perf_counter()
+    call()
+    return Timed(time.perf_counter() - wall, spent() - cpu)
+
+
+class OnWorkers:
+    """A call on the workers of a client."""
+
+    def __init__(self, client: Any, prepare: Callable[[Any], Callable[[], Any]]) -> None:
+        self.client = client
+        with client.as_current():
+            self.call = prepare(client)
+        self()  # the workers import what they need
+
+    def __call__(self) -> None:
+        with self.client.as_current():
+            self.call()
+
+    def spent(self) -> float:
+        """Return the CPU time of the workers so far."""
+        return float(sum(self.client.run(time.process_time).values()))
+
+
+@contextmanager
+def workers(count: int, prepare: Callable[[Any], Callable[[], Any]]) -> Iterator[OnWorkers]:
+    """Start worker processes with one thread each, and place the work there."""
     from distributed import Client, LocalCluster
 
     with (
-        mock.patch.dict(os.environ, env),  # malloc reads them when a worker starts
-        LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0") as local,
+        LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=":0") as local,
         Client(local) as client,
     ):
-        call = prepare(client)
-        call()  # the workers import what they need
-        return best_of(call, repeats)
+        yield OnWorkers(client, prepare)
 
 
 def data(n: int) -> np.ndarray:
