@@ -76,6 +76,22 @@ def test_workers_write_what_they_computed(scheduler, disk, kind):
 
 
 @pytest.mark.xdist_group("cluster")
+@pytest.mark.parametrize("by", ["distance", "kernel"])
+def test_an_index_of_rows_that_workers_read_is_that_of_memory(scheduler, disk, capsys, by):
+    X = np.load("rows.npy")
+    metric = mf.learn(X[:300], np.load("y.npy")[:300], method="krca", kernel="linear")
+    metric.save(disk / "m.metric")
+    np.save(disk / "few.npy", X[:9])
+    words = ["index", disk / "m.metric", disk / "few.npy", "-k", "3", "--by", by, "--among", "rows.npy", "--json"]
+    assert run(*words, "--folder", disk / "far.index", "--scheduler", scheduler) == 0
+    there = json.loads(capsys.readouterr().out)
+    assert run(*words, "--folder", disk / "near.index") == 0
+    here = json.loads(capsys.readouterr().out)
+    assert there["indices"] == here["indices"]
+    np.testing.assert_allclose(there["distances"], here["distances"], rtol=1e-5)
+
+
+@pytest.mark.xdist_group("cluster")
 def test_results_on_standard_output_come_from_the_workers_too(scheduler, disk, capsys):
     X = np.load("rows.npy")[:200]
     np.save(disk / "some.npy", X)
