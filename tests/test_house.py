@@ -64,6 +64,7 @@ HEAVY = {
     "pynndescent": {"neighbors.nndescent"},
     "primme": {"eigen.backends"},
     "highspy": {"lpdesign.highs"},
+    "clarabel": {"lpdesign.semidefinite"},
     "numba": {
         "neighbors.bits",
         "neighbors.nndescent",

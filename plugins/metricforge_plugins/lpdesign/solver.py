@@ -19,6 +19,7 @@ from metricforge.rows import Array, as_float64, blocks, count, draw, is_sparse, 
 from metricforge.rows.threads import sum_chunks
 from metricforge.space import Size, check_memory, rows_seconds
 
+from . import semidefinite
 from .bases import (
     Projected,
     as_groups,
@@ -35,7 +36,7 @@ from .highs import FEASIBILITY, SECONDS
 
 log = logging.getLogger(__name__)
 
-CONES = ("nonneg", "dd", "change-of-basis")
+CONES = ("nonneg", "dd", "change-of-basis", "sdp")
 ROUNDS = 10
 """Maximal number of changes of basis; four give most of the gain between dominance and positive semidefiniteness."""
 WORTHWHILE = 1e-3
@@ -55,8 +56,9 @@ class LPDesign(Solver):
 
     ``"nonneg"``: α >= 0, so that K is a kernel on new rows too (q = 1).  ``"dd"``: K_ii >= Σ_{j≠i} |K_ij| for every
     row, as in the paper (q = 2).  ``"change-of-basis"``: dominance of L⁻¹ K L⁻ᵀ for the Cholesky factor L of the last
-    K, repeated a few times (q = 2).  The objective in the report is this value, and the gap is the difference of the
-    upper and the lower bound in the report.
+    K, repeated a few times (q = 2).  ``"sdp"``: every positive semidefinite K, formulation (2), by Clarabel (q = 2, the
+    extra ``metricforge[sdp]``, at most 300 rows).  The objective in the report is this value, and the gap is the
+    difference of the upper and the lower bound in the report.
 
     Cost: nonneg O(T k) kernel values and numbers, seconds for T = 40,000.  dd adds n² k / 2 kernel values for each pass
     over all rows, usually one to three, and no n × n array; change-of-basis stores 3 k n² numbers and is for at most a
@@ -70,13 +72,13 @@ class LPDesign(Solver):
         and up to 500 features, beyond which directions cost more than the program; otherwise "weak".
     widths : numbers
         The rates of weak kernels, as multiples of the median rule on each feature or direction.
-    cone : "nonneg", "dd" or "change-of-basis"
+    cone : "nonneg", "dd", "change-of-basis" or "sdp"
     sparsity : float >= 0
         γ1/T: the penalty of using a group.
     trace : float >= 0
         γ2 n^q/T: the penalty of the diagonal.
     white : bool
-        Whether dd and change-of-basis may add a multiple of the identity, which affects no triple and is not penalised
+        Whether the cones but nonneg may add a multiple of the identity, which affects no triple and is not penalised
         by sparsity.  It is not part of the learned kernel; ``report.white`` is its weight.
     groups : list of ids, one per base, or None
         By default the bases on the same feature or direction share a group, and any other base has its own.
@@ -259,6 +261,12 @@ class Design:
     def optimise(self, solver: LPDesign, step: Any) -> tuple[BestDesign, tuple[str, ...]]:
         """Solve for the penalties of the solver; return the best design and notes."""
         penalties = self.penalties(solver)
+        if solver.cone == "sdp":
+            times, (gamma1, costs) = self.times.astype(np.float64), penalties
+            best = semidefinite.solve(
+                self.margins, times, self.groups, self.sizes, self.stack(solver), gamma1, costs, solver.tol
+            )
+            return best, ()
         limits = {"tol": solver.tol, "max_iter": solver.max_iter, "step": step}
         best = self.generation(solver, self.condition(solver)).solve(*penalties, **limits)
         if solver.cone != "change-of-basis":
@@ -313,7 +321,9 @@ class Design:
             notes = (
                 *notes,
                 "no better mixture of these bases is strictly dominant (identical rows, perhaps), so dominance holds "
-                "only to 1e-9 of its terms; white=True makes it hold exactly",
+                "only to 1e-9 of its terms; white=True makes it hold exactly"
+                if solver.cone != "sdp"
+                else "K is positive semidefinite to the tolerance of Clarabel; white=True makes it so exactly",
             )
         if not weights.any():
             log.warning("all weights are 0: see the notes of the report")
@@ -324,7 +334,12 @@ class Design:
             best.status,
             upper,
             certificate=Certificate(
-                "bound", upper - lower, abs(upper), "upper minus lower bound of the linear program"
+                "bound",
+                upper - lower,
+                abs(upper),
+                "upper minus lower bound of the linear program"
+                if solver.cone != "sdp"
+                else "upper minus lower bound of the semidefinite program",
             ),
             n_iter=best.n_iter,
             trace=tuple((u / T, g / T) for u, g in best.trace),

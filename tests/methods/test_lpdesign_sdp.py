@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+import metricforge as mf
+from benchmarks.lpdesign_sdp import case, compared, learned
+from metricforge.errors import InputError
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_optima_are_those_of_the_program(seed):
+    above, bound, gap, closed, dominant = compared(seed)
+    assert closed
+    assert abs(above) <= 1e-6
+    assert bound <= 1e-6
+    assert above <= gap + 1e-6
+    assert dominant >= -1e-6  # dominant matrices are some of the semidefinite ones
+
+
+@pytest.mark.parametrize("seed", [1, 3])
+def test_the_mixture_with_white_is_semidefinite(seed):
+    X, triples, options = case(seed)
+    metric = learned(X, triples, cone="sdp", **options)
+    K = metric.kernel(X) + metric.report.white * np.eye(len(X))
+    w = np.linalg.eigvalsh(K)
+    assert w[0] >= -1e-12 * w[-1]
+    # the objective is the cost of what is returned
+    i, j, k = triples.triples.T
+    G = metric.kernel(X)
+    loss = np.maximum(0, 1 - G[i, j] + G[i, k]).mean()
+    cost = loss + options["sparsity"] * np.abs(metric.kernel.weights).sum() + options["trace"] * K.trace() / len(X) ** 2
+    assert metric.report.objective == pytest.approx(cost, rel=1e-9)
+
+
+def test_no_mixture_is_an_optimum_too():
+    X, triples, options = case(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        metric = learned(X, triples, cone="sdp", **{**options, "sparsity": 100.0})
+    assert metric.report.objective == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("change", [{"sparsity": 0.0}, {"trace": 0.0, "white": True}])
+def test_designs_without_a_bound_are_refused(change):
+    X, triples, options = case(1)
+    with pytest.raises(InputError, match="needs sparsity > 0 and trace > 0"):
+        learned(X, triples, cone="sdp", **{**options, **change})
+
+
+def test_too_many_rows_are_refused():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(301, 2))
+    triples = mf.Triplets([(0, 1, 2)], n=301)
+    with pytest.raises(InputError, match='cone="sdp" is for at most 300 rows'):
+        mf.learn(X, triples, method="lpdesign", cone="sdp", bases=[mf.kernels.RBF(1.0)])
+
+
+def test_without_clarabel_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "clarabel", None)
+    X, triples, options = case(1)
+    with pytest.raises(InputError, match=r"metricforge\[sdp\]"):
+        learned(X, triples, cone="sdp", **options)
