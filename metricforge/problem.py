@@ -225,7 +225,9 @@ class Solver(ABC):
 
     def plain(self) -> Self:
         """Return this solver with NumPy's numbers in its options as Python's, whose arithmetic does not overflow."""
-        options = {f.name: getattr(self, f.name) for f in fields(self) if f.init}  # type: ignore[arg-type]
+        # a solver without options need be no dataclass
+        names: list[str] = [f.name for f in fields(self) if f.init] if is_dataclass(self) else []
+        options = {name: getattr(self, name) for name in names}
         numpy = {name: value.item() for name, value in options.items() if isinstance(value, np.number)}
         return replace(self, **numpy) if numpy else self  # type: ignore[type-var]
 
