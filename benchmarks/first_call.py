@@ -12,8 +12,10 @@ Results of metricforge are kept per state of its code.  A run of hours can be ma
     python -m benchmarks.run first-call --columns first --splits 5 --label part
     python -m benchmarks.run first-call --stored
 
-where the last makes the table of all that is there.  Needs METRICFORGE_DATA or the network, as `metricforge.datasets`
-does.
+where the last makes the table of all that is there.  ``--earlier`` takes peers that are not stored from the JSON file
+of an earlier table: they run for hours, and do not depend on the code of metricforge.
+
+Needs METRICFORGE_DATA or the network, as `metricforge.datasets` does.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ import metricforge as mf
 from .first_call_gain import Fit, Job, Store, baselines, kinds_of, run_jobs, sets_of
 from .first_call_peers import PEERS, named_peer, run_peers
 from .first_call_sets import SETS, cache_folder
-from .first_call_table import Column, table_of
+from .first_call_table import Column, Earlier, table_of
 from .run import Table
 
 FIRST = "mf.learn"
@@ -55,6 +57,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cache", type=Path, help="folder of the results; default: in the user's cache")
     parser.add_argument("--code", help="name of the state of the code; default: a digest of its files")
     parser.add_argument("--before", help="also show the first call of the code that was measured under this name")
+    parser.add_argument("--earlier", type=Path, help="JSON of an earlier table: its peers, where none are stored")
     parser.add_argument("--stored", action="store_true", help="measure nothing; show all that earlier runs stored")
 
 
@@ -70,6 +73,7 @@ def run(
     cache: Path | None = None,
     code: str | None = None,
     before: str | None = None,
+    earlier: Path | None = None,
     stored: bool = False,
 ) -> Table:
     names, wanted = sets_of(QUICK if quick else sets), kinds_of(kinds)
@@ -99,7 +103,13 @@ def run(
     if "peers" in parts:
         every = dict.fromkeys(peer for found in PEERS.values() for peer in found)
         columns += [Column(p, peers, named_peer(p), tuple(kind for kind in PEERS if p in PEERS[kind])) for p in every]
-    table = table_of(names, wanted, splits, Column(FIRST, cells), columns, base, seconds)
+    peer_titles = [named_peer(peer) for found in PEERS.values() for peer in found]
+    kept = Earlier.of(earlier, [*peer_titles, f"{FIRST} before"]) if earlier else None
+    table = table_of(names, wanted, splits, Column(FIRST, cells), columns, base, seconds, kept)
+    if kept:
+        table.notes.append(
+            "earlier: peers measured by an earlier run on the same splits, which do not depend on our code"
+        )
     if before:
         table.notes.append(f"{FIRST} before: the first call of the code at {before}")
     table.notes.append(HOW)

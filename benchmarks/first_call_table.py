@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -65,6 +68,32 @@ class Found:
 
 
 @dataclass(frozen=True)
+class Earlier:
+    """The rows and gains of an earlier table on the same splits, for metrics that do not depend on our code."""
+
+    rows: Sequence[Mapping[str, Any]]
+    gains: Mapping[str, Mapping[str, Mapping[str, float]]]
+    titles: Sequence[str]
+
+    @classmethod
+    def of(cls, path: Path, titles: Sequence[str]) -> Earlier:
+        """Read the JSON file of a table."""
+        found = json.loads(path.read_text())
+        return cls(found["rows"], found["details"]["gains"], titles)
+
+    def missing(self, half: str, kind: str, known: Collection[str]) -> list[dict[str, Any]]:
+        """Return the rows of a half and a kind of hint whose metrics are not known."""
+        wanted = set(self.titles) - set(known)
+        return [dict(r) for r in self.rows if r["half"] == half and r["hints"] == kind and r["metric"] in wanted]
+
+    def lead(self, row: Mapping[str, Any], first: Found, base: Store) -> Lead | None:
+        """Return how far the first call is ahead of the metric of a row, on its sets and as many splits."""
+        gains, splits = self.gains[row["metric"]][row["hints"]], int(re.split("[^0-9]", str(row["splits"]))[0])
+        ours = {n: mean_gain(cells[:splits], n, base) for n, cells in first.cells.items() if n in gains}
+        return _lead(list(ours.values()), [ours[n] - gains[n] for n in ours])
+
+
+@dataclass(frozen=True)
 class Lead:
     """How far the first call is ahead of another metric, on the sets and splits that both have."""
 
@@ -82,6 +111,7 @@ def table_of(
     others: Sequence[Column],
     base: Store,
     seconds: float,
+    earlier: Earlier | None = None,
 ) -> Table:
     """Return means over sets by half, kind of hint and metric; ``splits`` is the largest number that is used."""
     head = ["half", "hints", "metric", "splits", "sets", "1-NN err", "5-NN err", "triplets", "ARI", "gain", "worst set"]
@@ -89,6 +119,7 @@ def table_of(
     columns = [*([first] if first else []), *others]
     verdicts: list[str] = []
     everything: list[Found] = []
+    carried: dict[str, dict[str, dict[str, float]]] = {}
     for half in ("held-out", "chosen"):
         part = [name for name in names if SETS[name].half == half]
         for name in BASELINES if part else ():
@@ -103,10 +134,22 @@ def table_of(
                     leads[found.column.title] = lead_of(rows[0], found, base)
                 if found.by_set or not found.refused:
                     table.add(half, kind, *_row(found, leads.get(found.column.title)))
+            known = [found.column.title for found in rows if found.by_set]
+            for row in earlier.missing(half, kind, known) if earlier and first else ():
+                lead = earlier.lead(row, rows[0], base)
+                leads[row["metric"]] = lead
+                row |= {"splits": f"{row['splits']}, earlier", **_of_lead(lead)}
+                table.add(*(row[name] for name in table.columns))
+                carried.setdefault(row["metric"], {}).setdefault(kind, {}).update(
+                    {n: gain for n, gain in earlier.gains[row["metric"]][kind].items() if n in part}
+                )
             everything += rows
             if first and rows[0].by_set:
                 verdicts.append(f"{half}, {kind}: {_verdict(rows[0], leads)}")
     table.details["gains"] = _nested(everything, lambda f: {n: round(v, 2) for n, v in f.by_set.items()})
+    for title, by_kind in carried.items():
+        for kind, gains in by_kind.items():
+            table.details["gains"].setdefault(title, {}).setdefault(kind, {}).update(gains)
     table.details["failures"] = _nested(everything, lambda f: f.failures)
     table.notes += [*_protocol(kinds, seconds, any(c.name in PEERS["L"] for c in others)), *verdicts]
     if first:
@@ -155,6 +198,10 @@ def lead_of(first: Found, other: Found, base: Store) -> Lead | None:
         if common:
             ours.append(mean_gain(first.cells[name][:common], name, base))
             ahead.append(ours[-1] - mean_gain(other.cells[name][:common], name, base))
+    return _lead(ours, ahead)
+
+
+def _lead(ours: Sequence[float], ahead: Sequence[float]) -> Lead | None:
     if not ahead:
         return None
     error = float(np.std(ahead, ddof=1) / np.sqrt(len(ahead))) if len(ahead) > 1 else float("nan")
@@ -178,11 +225,17 @@ def _row(found: Found, lead: Lead | None) -> list[Any]:
         f"{signed(gains.mean(kind))} ± {gains.error(kind):.1f}" if found.by_set else "none",
         f"{worst} {signed(least)}" if found.by_set else "none",
         sum(value < -2 for value in found.by_set.values()),
-        f"{signed(lead.first)} ({lead.sets})" if lead else "",
-        f"{signed(lead.ahead)} ± {lead.error:.1f}" if lead else "",
+        *_of_lead(lead).values(),
         f"{np.median(spent):.2f}" if spent and learned else "",
         f"{max(spent):.1f}" if spent and learned else "",
     ]
+
+
+def _of_lead(lead: Lead | None) -> dict[str, str]:
+    return {
+        "mf.learn there": f"{signed(lead.first)} ({lead.sets})" if lead else "",
+        "mf.learn ahead by": f"{signed(lead.ahead)} ± {lead.error:.1f}" if lead else "",
+    }
 
 
 def _mean_over_sets(found: Found, score: str) -> str:

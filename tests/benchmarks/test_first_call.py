@@ -17,7 +17,8 @@ from benchmarks.first_call_quick import bits, many_classes
 from benchmarks.first_call_scores import voted
 from benchmarks.first_call_sets import CHOSEN, HELD_OUT, SETS, USED, cleaned, gauss_corr, table_of
 from benchmarks.first_call_splits import KINDS, split_of
-from benchmarks.first_call_table import Column, found_of, lead_of
+from benchmarks.first_call_table import Column, Earlier, found_of, lead_of
+from benchmarks.first_call_table import table_of as table_of_panel
 
 
 @pytest.fixture(scope="module")
@@ -161,3 +162,22 @@ def test_a_store_reads_what_a_stopped_run_left(tmp_path: Path):
 
 def test_every_kind_of_hint_reaches_the_learner(parts):
     assert [type(parts.hints(kind)).__name__ for kind in KINDS] == ["Labels", "Pairs", "Pairs", "Triplets", "Chunklets"]
+
+
+def test_peers_of_an_earlier_table_are_compared_on_its_sets_and_splits(monkeypatch, tmp_path):
+    names = ["wine", "heart", "glass"]
+    ours = {"wine": [9.0, 3.0], "heart": [9.0, 3.0], "glass": [9.0, 3.0]}
+    store = filled(monkeypatch, standardised={name: [12.0] * 2 for name in names}, ours=ours)
+    first = Column("ours", store)
+    plain = table_of_panel(names, ["L"], 2, first, [], store, 60)
+    row = dict.fromkeys(plain.columns, "") | {"half": "chosen", "hints": "L", "metric": "peer", "splits": "1"}
+    gains = {"peer": {"L": {"wine": 1.0, "heart": 0.0}}}
+    path = tmp_path / "earlier.json"
+    path.write_text(json.dumps({"rows": [row, row | {"metric": "other"}], "details": {"gains": gains}}))
+    table = table_of_panel(names, ["L"], 2, first, [], store, 60, Earlier.of(path, ["peer", "ours"]))
+    assert len(table.rows) == len(plain.rows) + 1  # "other" is not asked for
+    found = dict(zip(table.columns, table.rows[-1], strict=True))
+    assert (found["metric"], found["splits"]) == ("peer", "1, earlier")
+    assert found["mf.learn there"] == "+2.0 (2)"  # the first split only
+    assert found["mf.learn ahead by"] == "+1.5 ± 0.5"
+    assert table.details["gains"]["peer"] == gains["peer"]
