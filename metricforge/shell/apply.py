@@ -71,10 +71,19 @@ def neighbors(args: Namespace) -> None:
 def own_rows(metric: Metric, table: Table, args: Namespace) -> Array:
     """Return the training row that each row of a table is: by identifier if both have one, else by its number."""
     origin, ids = metric.origin or Origin(), _ids(table, args).get("id")
-    if ids is not None and len(origin.ids):
-        known = {name: i for i, name in enumerate(origin.ids.tolist())}
-        return np.array([known.get(str(name), -1) for name in ids.tolist()])
     n = _rows.count(metric.rows)
+    if ids is not None and len(origin.ids):
+        names, trained = [str(name) for name in ids.tolist()], origin.ids.tolist()
+        if names == trained:  # the file that was learned from; its identifiers may repeat
+            return np.arange(n)
+        known = {name: i for i, name in enumerate(trained)}
+        if len(known) < len(trained):
+            twice = next(name for i, name in enumerate(trained) if known[name] != i)
+            raise InputError(
+                f"--exclude-self: {twice!r} names several training rows, so --id {args.id!r} does not tell which row is "
+                "itself; learn with a column that has no repeats"
+            )
+        return np.array([known.get(name, -1) for name in names])
     numbers = origin.numbers_of(np.arange(n))
     if table.rows.shape[0] != n or not np.array_equal(numbers, table.row_numbers):
         raise InputError(

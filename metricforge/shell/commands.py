@@ -173,6 +173,12 @@ def _match(parser: ArgumentParser) -> None:
     _saved(parser)
     parser.add_argument("--pairs", metavar="FILE", help="pairs not learned from: columns i, j, similar (1 or 0)")
     parser.add_argument("--precision", type=float, default=0.95, help="share of right matches wanted (default: 0.95)")
+    parser.add_argument(
+        "--confidence",
+        type=float,
+        default=0.95,
+        help="that the precision is reached on new pairs; 0 to count the given pairs only (default: 0.95)",
+    )
     parser.add_argument("-k", type=int, default=10, help="candidates for each row (default: 10)")
     _output(parser)
 

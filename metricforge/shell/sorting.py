@@ -153,7 +153,7 @@ def match(args: Namespace) -> None:
             )
         _, pairs, _ = read_hinted(metric, args)
         known = calibrate(metric, table.rows, Pairs.expect(pairs, "--pairs"))
-        limit = known.threshold(args.precision)
+        limit = known.threshold(args.precision, args.confidence or None)
         found, distances = candidates(metric, table.rows, args.k)
         near = distances <= limit
         found, distances = found[near], distances[near]

@@ -20,6 +20,11 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
+DRAWS = 200
+"""Samples of the bootstrap."""
+TRIED = 1000
+"""The most thresholds for which the bootstrap is computed."""
+
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
@@ -38,37 +43,83 @@ class Calibration:
         The distances of the pairs, ascending.
     same : (p,) bool array
         Which of them are the same.
+    rows : (p, 2) int array
+        The rows of the pairs.
     """
 
     knots: Array
     probabilities: Array
     distances: Array
     same: Array
+    rows: Array
 
     def probability(self, distances: Any) -> Array:
         """Return the probability that pairs at these distances are the same."""
         return np.interp(np.asarray(distances, dtype=np.float64), self.knots, self.probabilities)
 
-    def threshold(self, precision: float) -> float:
-        """Return the largest distance up to which at least this share of the pairs is the same.
+    def threshold(self, precision: float, confidence: float | None = 0.95) -> float:
+        """Return the largest distance up to which at least this share of pairs is the same.
+
+        Parameters
+        ----------
+        precision : float
+            The share that is wanted among new pairs, which are drawn as the judged ones were.
+        confidence : float, optional
+            The precision must be at least the wanted one with this confidence.  The lower bound is the smaller of that
+            of Clopper and Pearson, which counts pairs as independent, and that of a bootstrap over things: rows that
+            are the same, whose pairs are right or wrong together.  None: the share among the judged pairs must reach
+            the wanted one, which new pairs then miss about every second time.
 
         Raises
         ------
         InputError
             If no distance reaches the precision; the message has the best one.
+
+        Notes
+        -----
+        O(p + `DRAWS` p) time.
         """
         if not 0 < precision <= 1:
             raise InputError(f"precision must be above 0 and at most 1, got {precision!r}")
-        shares = np.cumsum(self.same) / np.arange(1, len(self.same) + 1)
+        if confidence is not None and not 0 < confidence < 1:
+            raise InputError(f"confidence must be between 0 and 1, or None, got {confidence!r}")
+        counts = np.arange(1, len(self.same) + 1)
+        right = np.cumsum(self.same)
+        lower = right / counts if confidence is None else _clopper_pearson(right, counts, confidence)
         last = np.append(self.distances[1:] > self.distances[:-1], True)  # a threshold takes all pairs at its distance
-        reached = np.flatnonzero(last & (shares >= precision))
+        reached = np.flatnonzero(last & (lower >= precision))
+        best = float(lower[last].max())
+        if len(reached) and confidence is not None:
+            reached = reached[np.unique(np.linspace(0, len(reached) - 1, TRIED).astype(np.int64))]
+            bounds = self._bootstrap(reached, confidence)
+            best, reached = float(bounds.max()), reached[bounds >= precision]
         if not len(reached):
-            best = float(shares[last].max())
-            raise InputError(
-                f"precision: no threshold reaches {precision:g} on these pairs, the best is {best:.3f}; "
-                "ask for less, or learn from more pairs"
-            )
+            raise InputError(_unreached(precision, confidence, best))
         return float(self.distances[reached[-1]])
+
+    def _bootstrap(self, positions: Array, confidence: float) -> Array:
+        """Return lower bounds of the share of the same among the nearest pairs, up to each position.
+
+        Things are drawn with replacement; a pair counts as often as both of its things (A. B. Owen, The pigeonhole
+        bootstrap, 2007).
+        """
+        from scipy.sparse import coo_array
+        from scipy.sparse.csgraph import connected_components
+
+        rows, ends = np.unique(self.rows, return_inverse=True)
+        ends = ends.reshape(-1, 2)
+        i, j = ends[self.same].T
+        links = coo_array((np.ones(len(i)), (i, j)), shape=(len(rows), len(rows)))
+        things = connected_components(links, directed=False)[1][ends]  # (p, 2)
+        inside = things[:, 0] == things[:, 1]
+        rng = np.random.default_rng(0)
+        shares = np.empty((DRAWS, len(positions)))
+        for share in shares:
+            drawn = rng.poisson(1.0, len(rows)).astype(np.float64)
+            weights = np.where(inside, drawn[things[:, 0]], drawn[things].prod(axis=1))
+            total = np.cumsum(weights)[positions]
+            share[:] = np.cumsum(weights * self.same)[positions] / np.where(total > 0, total, 1.0)
+        return np.asarray(np.quantile(shares, 1 - confidence, axis=0))
 
     def recall(self, threshold: float) -> float:
         """Return the share of the same pairs that a threshold finds."""
@@ -107,7 +158,30 @@ def calibrate(metric: Metric | Kernel, X: Any, pairs: Any) -> Calibration:
     values, first, size = np.unique(distances, return_index=True, return_counts=True)
     share = np.add.reduceat(same.astype(np.float64), first) / size
     fitted = isotonic_regression(share, sample_weight=size, increasing=False)
-    return Calibration(values, np.asarray(fitted), distances, same)
+    rows = np.concatenate([pairs.similar, pairs.dissimilar])[order]
+    return Calibration(values, np.asarray(fitted), distances, same, rows)
+
+
+def _clopper_pearson(right: Array, counts: Array, confidence: float) -> Array:
+    """Return the exact lower bound of a share, one-sided."""
+    from scipy.special import betaincinv
+
+    return np.where(right > 0, betaincinv(np.maximum(right, 1), counts - right + 1, 1 - confidence), 0.0)
+
+
+def _unreached(precision: float, confidence: float | None, best: float) -> str:
+    if confidence is None:
+        return (
+            f"precision: no threshold reaches {precision:g} on these pairs, the best is {best:.3f}; "
+            "ask for less, or learn from more pairs"
+        )
+    known = (
+        f"precision: no threshold reaches {precision:g} with confidence {confidence:g}; the best bound is {best:.3f}"
+    )
+    if precision == 1:
+        return f"{known}; no number of pairs shows a precision of 1: ask for less, or for no confidence"
+    fewest = int(np.ceil(np.log1p(-confidence) / np.log(precision)))
+    return f"{known}; judge more pairs (at least {fewest}, all of them right, are needed), or ask for less precision or confidence"
 
 
 def candidates(metric: Metric, X: Any = None, k: int = 10, *, method: str = "auto") -> tuple[Array, Array]:

@@ -156,15 +156,17 @@ def test_match_lists_the_records_that_are_the_same(records, capsys):
     assert len(found & truth) >= 0.9 * len(truth)
     assert all(line["id_i"] == f"r{line['i']}" for line in lines)
     assert [float(line["distance"]) for line in lines] == sorted(float(line["distance"]) for line in lines)
-    assert run("match", "m.metric", "records.csv", "--pairs", "new.csv", "-o", "m.csv") == 0
+    assert run("match", "m.metric", "records.csv", "--pairs", "new.csv", "-o", "m.csv") == 2  # 40 pairs are too few
+    assert "judge more pairs (at least 59" in capsys.readouterr().err
+    assert run("match", "m.metric", "records.csv", "--pairs", "new.csv", "--confidence", "0.8", "-o", "m.csv") == 0
     assert "of the pairs given as the same" in capsys.readouterr().out
-    assert run("match", "m.metric", "records.csv", "--pairs", "new.csv", "--json") == 0
+    assert run("match", "m.metric", "records.csv", "--pairs", "new.csv", "--confidence", "0", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     metric = mf.load("m.metric")
     i, j, s = np.loadtxt("new.csv", delimiter=",", skiprows=1, dtype=int).T
     given = np.column_stack([i, j])
     known = calibrate(metric, metric.rows, mf.Pairs(given[s == 1], given[s == 0], n=160))
-    limit = known.threshold(0.95)
+    limit = known.threshold(0.95, confidence=None)
     pairs, distances = candidates(metric, k=10)
     assert told["threshold"] == limit
     assert told["pairs"] == pairs[distances <= limit].tolist()

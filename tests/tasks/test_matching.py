@@ -80,13 +80,46 @@ def test_a_threshold_keeps_its_precision(known):
     metric, X, pairs = known
     found = calibrate(metric, X, pairs)
     for precision in (0.5, 0.8, 0.95):
-        limit = found.threshold(precision)
+        limit = found.threshold(precision, confidence=None)
         inside = found.distances <= limit
         assert found.same[inside].mean() >= precision
         beyond = found.distances[found.distances > limit]
         for other in beyond[:20]:
             assert found.same[found.distances <= other].mean() < precision
         assert found.recall(limit) == found.same[inside].sum() / found.same.sum()
+
+
+def test_a_threshold_with_confidence_holds_on_new_pairs():
+    """Things of two to five rows, so that pairs are right or wrong together; 40 draws of judged and new pairs."""
+    missed, without = 0, 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        sizes = rng.integers(2, 6, size=400)
+        offset = rng.normal(size=400)  # pairs of a thing share an offset of their distance
+        thing = np.repeat(np.arange(400), sizes * (sizes - 1) // 2)
+        right = rng.normal(size=len(thing)) + 1.5 * offset[thing]
+        wrong = rng.normal(size=len(thing)) + 5
+        first = np.arange(400) < 200
+        rows = np.concatenate(
+            [[np.arange(s * (s - 1) // 2) * 0, np.arange(1, s * (s - 1) // 2 + 1)] for s in sizes], 1
+        ).T
+        rows = rows + 20 * thing[:, None]
+        others = 20 * 400 + np.arange(2 * len(thing)).reshape(-1, 2)  # rows of their own
+        half = first[thing]
+        distances = np.concatenate([right[half], wrong[half]])
+        same = np.arange(len(distances)) < half.sum()
+        order = np.argsort(distances)
+        ends = np.concatenate([rows[half], others[half]])
+        found = Calibration(np.ones(1), np.ones(1), distances[order], same[order], ends[order])
+        for confidence in (0.95, None):
+            limit = found.threshold(0.95, confidence)
+            hits, errors = (right[~half] <= limit).sum(), (wrong[~half] <= limit).sum()
+            if confidence:
+                missed += hits / (hits + errors) < 0.95
+            else:
+                without += hits / (hits + errors) < 0.95
+    assert missed <= 6  # 5 % of 40 draws, and the chance of the new pairs
+    assert without >= 12
 
 
 def test_bad_input(known):
@@ -97,9 +130,18 @@ def test_bad_input(known):
         calibrate(metric, X, [(0, 1)])
     with pytest.raises(InputError, match="about 300 rows"):
         calibrate(metric, X[:5], pairs)
-    found = Calibration(np.ones(1), np.ones(1), np.array([1.0, 2.0]), np.array([False, True]))
+    rows = np.array([[0, 1], [2, 3]])
+    found = Calibration(np.ones(1), np.ones(1), np.array([1.0, 2.0]), np.array([False, True]), rows)
     with pytest.raises(InputError, match=r"no threshold reaches 0\.9 on these pairs, the best is 0\.500"):
+        found.threshold(0.9, None)
+    with pytest.raises(
+        InputError, match=r"confidence 0\.95; the best bound is 0\.025; judge more pairs \(at least 29,"
+    ):
         found.threshold(0.9)
+    with pytest.raises(InputError, match="no number of pairs shows a precision of 1"):
+        found.threshold(1.0)
+    with pytest.raises(InputError, match="confidence must be between 0 and 1"):
+        found.threshold(0.9, 1.0)
     with pytest.raises(InputError, match="precision must be above 0"):
         found.threshold(0.0)
     with pytest.raises(InputError, match="one row"):
