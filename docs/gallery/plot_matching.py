@@ -3,7 +3,7 @@ Are these two records the same?
 ===============================
 
 A calibrated probability means what it says: of the pairs with probability 0.8, about 80 % are the same.  The vertical
-line is the distance up to which 95 % of the matches are right.
+line is the distance up to which 90 % of the matches are right, with confidence 0.95.
 """
 
 import matplotlib.pyplot as plt
@@ -24,10 +24,10 @@ fresh = ~np.isin(pairs[:, 0], same[:100])  # pairs that nothing was learned from
 judged = mf.Pairs(pairs[fresh & truth], pairs[fresh & ~truth], n=800)
 known = mf.tasks.calibrate(metric, X, judged)
 
-grid = np.linspace(0, 3 * known.threshold(0.95), 300)
+grid = np.linspace(0, 3 * known.threshold(0.9), 300)
 _, ax = plt.subplots(figsize=(6, 3.5), layout="constrained")
 ax.plot(grid, known.probability(grid), label="probability that two rows are the same")
-ax.axvline(known.threshold(0.95), color="k", ls="--", label="95 % of the matches are right")
+ax.axvline(known.threshold(0.9), color="k", ls="--", label="90 % of the matches are right")
 ax.set(xlabel="distance", ylim=(0, 1.05))
 ax.legend()
 plt.show()

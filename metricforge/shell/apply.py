@@ -80,8 +80,8 @@ def own_rows(metric: Metric, table: Table, args: Namespace) -> Array:
         if len(known) < len(trained):
             twice = next(name for i, name in enumerate(trained) if known[name] != i)
             raise InputError(
-                f"--exclude-self: {twice!r} names several training rows, so --id {args.id!r} does not tell which row is "
-                "itself; learn with a column that has no repeats"
+                f"--exclude-self: {twice!r} names several training rows, so --id {args.id!r} does not tell which row "
+                "is itself; learn with a column that has no repeats"
             )
         return np.array([known.get(name, -1) for name in names])
     numbers = origin.numbers_of(np.arange(n))

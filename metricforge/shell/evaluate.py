@@ -27,27 +27,34 @@ DEPTH = 10
 """Rows of a ranking that are scored."""
 QUERIES = 1000
 """Queries that are scored at the most, drawn at random."""
+CLASSIFIED = 2000
+"""The most rows that are classified: the share of them that is right has a standard error of at most 1.1 %."""
+VOTERS = 5
+"""Training rows that vote."""
 
 
 def run(args: Namespace) -> None:
     """Count what holds before and after on the rows of a file, and classify them by the training rows."""
     metric = load(args.metric)
     table, hint, flag = read_hinted(metric, args)
-    start = before(metric)
+    start, n = before(metric), table.rows.shape[0]
     lines = [
         {"what": a.condition, "before": b.share, "after": a.share, "error": _errors(b.share, a.share, a.total)}
         for b, a in zip(satisfied(start, table.rows, hint), satisfied(metric, table.rows, hint), strict=True)
     ]
-    if flag == Labels.flag:
-        lines = [*classified(metric, start, table, hint), *lines]
     lines += ranked(metric, start, table, hint, args.by)
     notes = []
+    if flag == Labels.flag:
+        found, drawn = classified(metric, start, table, hint)
+        lines = [*found, *lines]
+        if drawn:
+            notes.append(f"{drawn} rows, drawn at random, were classified; metricforge classify takes all")
     if same_rows(metric, table):
         notes.append("these are the rows that the metric was learned from: the figures say nothing about new rows")
     if args.json:
-        write_json({"rows": table.rows.shape[0], "hint": hint.describe(), "notes": notes, "scores": lines})
+        write_json({"rows": n, "hint": hint.describe(), "notes": notes, "scores": lines})
         return
-    write_line(f"{args.data}: {hint.describe()} over {table.rows.shape[0]} rows")
+    write_line(f"{args.data}: {hint.describe()} over {n} rows")
     for note in notes:
         write_line(f"note: {note}")
     print_scores(lines)
@@ -68,24 +75,30 @@ def before(metric: Metric) -> Metric:
     return Metric(metric.start, Report({"method": "start"}), rows=metric.rows, columns=metric.columns)
 
 
-def classified(metric: Metric, start: Metric, table: Table, hint: Constraint) -> list[dict[str, Any]]:
-    """Return the share of the rows that the training rows classify right, where the metric keeps their labels."""
+def classified(metric: Metric, start: Metric, table: Table, hint: Constraint) -> tuple[list[dict[str, Any]], int]:
+    """Return the share of the rows that the training rows classify right, where the metric keeps their labels.
+
+    Of many rows some are drawn; their number is returned too, 0 for all rows.
+    """
     labels, origin = hint.row_classes(), metric.origin
     if labels is None or origin is None or not len(origin.codes) or metric.rows is None:
-        return []
+        return [], 0
     y = origin.labels_of(np.arange(len(origin.codes)))
     scored = np.flatnonzero(labels.codes >= 0)
+    drawn = len(scored) > CLASSIFIED
+    if drawn:
+        scored = np.sort(np.random.default_rng(0).choice(scored, CLASSIFIED, replace=False))
     truth = np.array([str(value) for value in labels.classes.tolist()], dtype=object)[labels.codes[scored]]
+    right: list[tuple[float, float]] = []  # by the nearest row and by the nearest rows, before and after
+    for one in (start, metric):
+        found = classify(one, y, table.rows[scored], k=VOTERS)
+        names = np.array([str(value) for value in found.classes.tolist()], dtype=object)
+        right.append((float(np.mean(names[found.nearest_codes] == truth)), float(np.mean(names[found.codes] == truth))))
     lines = []
-    for k in (1, 5):
-        right: list[float] = []
-        for one in (start, metric):
-            found = classify(one, y, table.rows[scored], k=k)
-            right.append(float(np.mean(np.array([str(value) for value in found.labels.tolist()]) == truth)))
-        what = f"rows classified right by the {'nearest training row' if k == 1 else f'{k} nearest training rows'}"
-        error = _errors(right[0], right[1], len(scored))
-        lines.append({"what": what, "before": right[0], "after": right[1], "error": error})
-    return lines
+    for who, b, a in zip(("nearest training row", f"{VOTERS} nearest training rows"), *right, strict=True):
+        what = f"rows classified right by the {who}"
+        lines.append({"what": what, "before": b, "after": a, "error": _errors(b, a, len(scored))})
+    return lines, CLASSIFIED if drawn else 0
 
 
 def ranked(metric: Metric, start: Metric, table: Table, hint: Constraint, by: Any) -> list[dict[str, Any]]:

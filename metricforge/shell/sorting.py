@@ -82,13 +82,13 @@ def _by_kernel(metric: Any, y: Any, X: Any, radius: float, window: str) -> Class
     """
     metric, voting, classes = voters(metric, y)
     rule = KernelRule(metric, radius, window).fit(metric.rows, voting)
-    nearest = metric.neighbors(X, 1)[1][:, 0]
+    (closest,), (nearest,) = (part.T for part in metric.neighbors(X, 1))
     probabilities = np.zeros((len(nearest), len(classes)))
     probabilities[:, rule.classes_] = rule.predict_proba(X)
     codes = probabilities.argmax(axis=1)
     beyond = nearest > (radius or np.inf)
     codes[beyond], probabilities[beyond] = -1, 0.0
-    return Classified(classes, codes, probabilities, nearest)
+    return Classified(classes, codes, probabilities, nearest, voting[closest])
 
 
 def _radius(metric: Any, args: Namespace) -> float | None:

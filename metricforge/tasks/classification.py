@@ -32,12 +32,15 @@ class Classified:
         The share of the votes; of a row that is none of these, 0.
     nearest : (n,) array
         The distance of the nearest training row.
+    nearest_codes : (n,) int array
+        The number of the class of the nearest training row.
     """
 
     classes: Array
     codes: Array
     probabilities: Array
     nearest: Array
+    nearest_codes: Array
 
     @property
     def labels(self) -> Array:
@@ -89,7 +92,7 @@ def classify(
     if radius is not None:
         beyond = distances[:, 0] > radius
         codes[beyond], probabilities[beyond] = -1, 0.0
-    return Classified(classes, codes, probabilities, distances[:, 0])
+    return Classified(classes, codes, probabilities, distances[:, 0], near[:, 0])
 
 
 def voters(metric: Metric, y: Any) -> tuple[Metric, Array, Array]:

@@ -181,7 +181,8 @@ def _unreached(precision: float, confidence: float | None, best: float) -> str:
     if precision == 1:
         return f"{known}; no number of pairs shows a precision of 1: ask for less, or for no confidence"
     fewest = int(np.ceil(np.log1p(-confidence) / np.log(precision)))
-    return f"{known}; judge more pairs (at least {fewest}, all of them right, are needed), or ask for less precision or confidence"
+    needed = f"at least {fewest}, all of them right, are needed"
+    return f"{known}; judge more pairs ({needed}), or ask for less precision or confidence"
 
 
 def candidates(metric: Metric, X: Any = None, k: int = 10, *, method: str = "auto") -> tuple[Array, Array]:

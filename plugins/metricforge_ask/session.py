@@ -331,7 +331,7 @@ class Session:
         position = np.full(self.n, -1)
         position[rows] = np.arange(len(rows))
         inside = Pairs(_inside(position[similar]), _inside(position[dissimilar]), n=len(rows))
-        return mf.learn(F, inside, method="llr", kernel="linear", seed=self.seed)
+        return mf.learn(F, inside, method="llr", kernel="linear", prior="independent", seed=self.seed)
 
     def _group_question(self, rng: np.random.Generator) -> Question | None:
         candidates = self._candidates()

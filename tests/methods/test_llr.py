@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from metricforge_plugins.llr.solver import PRIOR_DISSIMILAR, PRIOR_SIMILAR, RIDGE, LikelihoodRatio
+from metricforge_plugins.llr.solver import PRIOR_DISSIMILAR, PRIOR_SIMILAR, RIDGE, LikelihoodRatio, independent
 from numpy.testing import assert_allclose
 from scipy.sparse import csr_array
 from scipy.stats import multivariate_normal
@@ -142,3 +142,24 @@ def test_bad_options_and_rows():
         LikelihoodRatio(floor=2.0)
     with pytest.raises(InputError, match="identical"):
         mf.learn(np.ones((4, 2)), mf.Pairs([(0, 1)], n=4), method="llr", kernel=Linear())
+
+
+def test_pairs_of_groups_count_as_the_differences_that_determine_them(rng):
+    X = rng.normal(size=(30, 4))
+    groups = [np.arange(0, 12), np.arange(12, 20)]
+    similar = np.array([(a, b) for g in groups for a in g for b in g if a < b])
+    dissimilar = np.array([(a, b) for a in groups[0] for b in groups[1]])
+    assert independent(similar) == 11 + 7
+    assert independent(dissimilar) == 19
+    assert independent(np.array([[0, 1], [2, 3]])) == 2  # loose pairs
+    pairs = mf.Pairs(similar, dissimilar, n=30)
+    found = mf.learn(X, pairs, method="llr", kernel="linear", prior="independent")
+    C = np.cov(X.T, bias=True)
+    parts = []
+    for part, prior, dof in ((similar, 0.7 * np.trace(C) / 4 * np.eye(4), 18), (dissimilar, 1.1 * C, 19)):
+        z = X[part[:, 0]] - X[part[:, 1]]
+        mean = z.T @ z / 2 / len(z)
+        parts.append(np.linalg.inv((dof * mean + 4 * prior) / (dof + 4)))  # k0 = 4 features beside dof differences
+    w, V = np.linalg.eigh(parts[0] - parts[1])
+    expected = (V * np.maximum(w, 0.02 * w[-1])) @ V.T
+    np.testing.assert_allclose(found.mahalanobis(), expected, rtol=1e-4, atol=1e-5)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from metricforge_cases.shell import learn, run
@@ -102,3 +103,21 @@ def test_rows_with_missing_cells_keep_their_numbers(here, capsys, caplog):
     i, j = np.loadtxt("pairs.csv", delimiter=",", skiprows=1, dtype=int)[:, :2].T
     assert report["n"] == 99
     assert report["dropped"] >= np.count_nonzero((i == 2) | (j == 2))
+
+
+def test_identifiers_that_repeat(here, capsys):
+    X = np.load("toy.npy")[:40]
+    header = ",".join(["name", *(f"x{c}" for c in range(X.shape[1])), "class"])
+    lines = [f"n{i // 2},{','.join(map(str, row))},{i % 2}" for i, row in enumerate(X)]
+    for file, part in (("pairs.csv", lines), ("part.csv", lines[:10])):
+        Path(file).write_text("\n".join([header, *part]) + "\n")
+    words = ["pairs.csv", "--label", "class", "--id", "name", "--method", "krca", "-o", "p.metric"]
+    assert run("learn", *words, "--folds", "0") == 0
+    capsys.readouterr()
+    found = ["neighbors", "p.metric", "pairs.csv", "-k", "1", "--exclude-self", "--id", "name", "--json"]
+    assert run(*found) == 0
+    indices = np.array(json.loads(capsys.readouterr().out)["indices"])[:, 0]
+    assert (indices != np.arange(40)).all()
+    found[2] = "part.csv"
+    assert run(*found) == 2
+    assert "'n0' names several training rows" in capsys.readouterr().err

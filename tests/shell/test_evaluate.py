@@ -129,3 +129,15 @@ def test_too_few_hints_to_hold_some_out_are_said(wines, capsys):
     out = capsys.readouterr().out
     assert "note: no rows were held out: there are too few hints to learn from the others" in out
     assert "on the rows learned from" in out
+
+
+def test_of_many_rows_some_are_classified(wines, capsys, monkeypatch):
+    from metricforge.shell import evaluate
+
+    assert run("learn", "old.csv", *HINT, "-o", "w.metric") == 0
+    monkeypatch.setattr(evaluate, "CLASSIFIED", 30)
+    capsys.readouterr()
+    assert run("evaluate", "w.metric", "old.csv", "--label", "class", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert "30 rows, drawn at random, were classified" in told["notes"][0]
+    assert told["scores"][0]["after"] == 1.0  # each row is its own nearest

@@ -46,8 +46,11 @@ class LikelihoodRatio(Solver):
 
     Parameters
     ----------
-    prior : "auto" or float > 0
-        k₀, a number of pairs; "auto" is the number of features.
+    prior : "auto", "independent" or float > 0
+        k₀, a number of pairs; "auto" is the number of features.  "independent" counts differences that do not follow
+        from others instead of pairs: the pairs of a group of n rows are n (n − 1) / 2, but n − 1 differences determine
+        them all.  k₀ is then the number of features times the pairs for each such difference.  Use it where pairs come
+        from groups; of loose pairs all are independent.
     floor : float in (0, 1]
         The smallest eigenvalue of the metric, relative to the largest.
 
@@ -63,8 +66,14 @@ class LikelihoodRatio(Solver):
     accepts: ClassVar[tuple[type[Constraint], ...]] = (Pairs,)
 
     def __post_init__(self) -> None:
-        number_or(self.prior, "prior", ["auto"], above=0)
+        number_or(self.prior, "prior", ["auto", "independent"], above=0)
         number(self.floor, "floor", above=0, most=1)
+
+    def _prior(self, m: int, pairs: Array) -> float:
+        """Return k₀ for m features."""
+        if not isinstance(self.prior, str):
+            return float(self.prior)
+        return float(m) if self.prior == "auto" or not len(pairs) else m * len(pairs) / independent(pairs)
 
     def _solve(self, problem: Problem) -> Solution:
         pairs = problem.constraint
@@ -76,11 +85,11 @@ class LikelihoodRatio(Solver):
         variance = float(T.trace()) / m
         if not variance > 0:
             raise InputError("X: all rows are identical under this kernel, so no metric can be learned; check X")
-        k0 = float(m) if isinstance(self.prior, str) else float(self.prior)
+        k0, k1 = (self._prior(m, part) for part in (pairs.similar, pairs.dissimilar))
         eye = np.eye(m)
         S = shrunk(scatter(space, pairs.similar), len(pairs.similar), PRIOR_SIMILAR * variance * eye, k0)
         D = shrunk(
-            scatter(space, pairs.dissimilar), len(pairs.dissimilar), PRIOR_DISSIMILAR * (T + RIDGE * variance * eye), k0
+            scatter(space, pairs.dissimilar), len(pairs.dissimilar), PRIOR_DISSIMILAR * (T + RIDGE * variance * eye), k1
         )
         A, B = inverse(S), inverse(D)
         w, V = np.linalg.eigh(A - B)
@@ -111,6 +120,17 @@ class LikelihoodRatio(Solver):
             },
             notes=_notes(pairs, learned),
         )
+
+
+def independent(pairs: Array) -> int:
+    """Return the number of differences of pairs that do not follow from others: rows minus connected parts."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    rows, place = np.unique(pairs, return_inverse=True)
+    i, j = place.reshape(pairs.shape).T
+    graph = coo_array((np.ones(len(i)), (i, j)), shape=(len(rows), len(rows)))
+    return len(rows) - int(connected_components(graph, directed=False)[0])
 
 
 def covariance(space: Any, seed: int) -> Array:
