@@ -196,7 +196,7 @@ def run(
     shares = (0.0,) if quick else tuple(float(share) for share in wrong.split(","))
     done = Done(cache)
     columns = ["sets", "wrong", "rule", "at 50 / 100 / 200: triplets", "ARI", "5-NN", "misplaced", "ms a question"]
-    table = Table([*columns, *(f"ratio {score}" for score in SCORES), "worse than random at 200"])
+    table = Table([*columns, *(f"ratio {score}" for score in SCORES), "worse than random at 200 (triplets)"])
     for share in shares:  # the rules that the goal is about first
         for label in (CONTROL, DEFAULT):
             for name in names:
@@ -247,11 +247,13 @@ def _rows(table: Table, part: str, names: Sequence[str], seeds: int, wrong: floa
             many = [ratio(curves[d].mean(axis=0)[:, score], random[d].mean(axis=0)[-1, score]) for d in draws]
             low, high = np.quantile(many, [0.025, 0.975])
             ratios.append("1" if label == "random" else f"{value:.1f} ({low:.1f} to {high:.1f})")
+        gains = {
+            n: [found[label, n, s][0][-1][0] - found[CONTROL, n, s][0][-1][0] for s in range(seeds)] for n in names
+        }
         worse = [
-            name
-            for name in names
-            if np.mean([found[label, name, s][0][-1][0] for s in range(seeds)])
-            < np.mean([found["random", name, s][0][-1][0] for s in range(seeds)])
+            f"{name} ({np.mean(gain):+.1f} ± {np.std(gain, ddof=1) / np.sqrt(seeds) if seeds > 1 else 0:.1f})"
+            for name, gain in gains.items()
+            if np.mean(gain) < 0
         ]
         spent = 1000 * np.mean([found[label, name, seed][1] for name, seed in keys])
         misplaced = 100 * np.mean([found[label, name, seed][2] for name, seed in keys])

@@ -41,7 +41,7 @@ def lines_of(metric: Metric) -> list[tuple[str, str]]:
     if "certificate" in facts:
         status = str(facts.get("status", "")).replace("_", " ")
         lines.append(("certificate", f"{status}: {facts['certificate'].describe()}"))
-    for score in facts.get("held_out", ()):
+    for score in facts.get("held_out_scores", ()):
         shares = f"{100 * score['before']:.1f} % → {100 * score['after']:.1f} ± {100 * score['error'][1]:.1f} %"
         lines.append(("held out", f"{shares} {score['what']}"))
     if "seconds" in facts:

@@ -6,9 +6,11 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pandas as pd
+import pytest
 
 import metricforge as mf
 from metricforge.card import card
+from metricforge.pages import report
 
 
 class Text(HTMLParser):
@@ -37,7 +39,7 @@ def test_it_says_what_was_learned_from_what(wine):
     X, y = wine
     frame = pd.DataFrame(X[:, :3], columns=["alcohol", "malic", "ash"])
     metric = mf.learn(frame, y, method="krca").with_facts(
-        held_out=({"what": "rows", "before": 0.5, "after": 0.75, "error": (0.1, 0.02)},)
+        held_out_scores=({"what": "rows", "before": 0.5, "after": 0.75, "error": (0.1, 0.02)},)
     )
     said = words(metric._repr_html_())
     for part in (
@@ -62,3 +64,13 @@ def test_what_comes_from_the_user_is_escaped():
     page = card("<script>", [("<b>", "<i>&")])
     assert "<script>" not in page
     assert words(page) == "<script> <b> <i>&"
+
+
+@pytest.mark.parametrize("method", ["kcr", "krca", "idealized", "llr", "simplenpkl", "lpdesign"])
+def test_every_method_has_a_card_and_a_page(method, rng):
+    X = rng.normal(size=(40, 3))
+    y = np.arange(40) % 2
+    X[:, 0] += 4 * y
+    metric = mf.learn(X, y, method=method)
+    assert f"learned by {method}" in words(metric._repr_html_())
+    assert f"learned by {method}" in report.html(metric, y)

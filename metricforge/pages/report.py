@@ -158,7 +158,7 @@ def _lead(about: _Subject, title: str, before: Sequence[Satisfied], after: Seque
     report = about.metric.report
     start = _rounded(repr(about.start))
     learned = f"Learned from {about.relations.describe()} over {about.described_rows}, starting from {start}."
-    if kept_out := report.get("held_out"):
+    if kept_out := report.get("held_out_scores"):
         tiles = [_held_out_tile(score) for score in kept_out]
     else:
         tiles = [
@@ -275,7 +275,7 @@ def _columns(metric: Metric) -> str:
 
 
 def _report(report: Mapping[str, Any]) -> str:
-    hidden = {"trace", "notes", "converted", "columns", "parts", "held_out"}
+    hidden = {"trace", "notes", "converted", "columns", "parts", "held_out_scores"}
     components = {"kernel", "solver"}
     shown = {name: value for name, value in report.items() if name not in hidden}
     lines = [(name, _rounded(value) if name in components else _short(value)) for name, value in shown.items()]

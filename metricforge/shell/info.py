@@ -73,7 +73,7 @@ def described(metric: Metric, path: str) -> dict[str, Any]:
         "format": head.get("format"),
         "size": f"{Path(path).stat().st_size / 1e6:.2g} MB",
         "columns": columns,
-        "held_out": list(report.get("held_out", ())),
+        "held_out": list(report.get("held_out_scores", ())),
         "notes": [*report.get("converted", ()), *report.get("notes", ())],
     }
 

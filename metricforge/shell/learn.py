@@ -55,7 +55,7 @@ def run(args: Namespace) -> None:
         table, hint = read_hint(run, kinds)
         metric = replace(fit(run, table, hint), origin=origin_of(run, table, hint))
         scores, why = scored(run, table, hint)
-        metric = metric.with_facts(held_out=tuple(score.as_dict() for score in scores))
+        metric = metric.with_facts(held_out_scores=tuple(score.as_dict() for score in scores))
         assert metric.start is not None
         before, after = (counted(hint, kernel, metric) for kernel in (metric.start, metric.kernel))
         page = ""
@@ -158,7 +158,7 @@ def _print(result: Result) -> None:
     write_line(f"{facts.status.replace('_', ' ')}: {facts.certificate.describe()}; {steps}, {facts.seconds:.2g} s")
     for note in (*facts.converted, *facts.notes, *notes):
         write_line(f"note: {note}")
-    shown = facts.held_out
+    shown = facts.held_out_scores
     wide = max((len(text) for text in (*(h.condition for h in after), *(s["what"] for s in shown))), default=0)
     if shown:
         folds = shown[0]["folds"]
@@ -182,7 +182,7 @@ def _print(result: Result) -> None:
 def _advice(metric: Metric, before: Sequence[Satisfied], after: Sequence[Satisfied]) -> str:
     """Return a sentence on what to try if fewer relations are satisfied after learning than before; "" otherwise."""
     was, now = (sum(part.share for part in parts if part.decisive) for parts in (before, after))
-    if shown := metric.report.get("held_out"):  # new rows count, not the old ones
+    if shown := metric.report.get("held_out_scores"):  # new rows count, not the old ones
         was, now = (sum(score[side] for score in shown) for side in ("before", "after"))
     if now >= was:
         return ""
@@ -205,8 +205,8 @@ def _print_json(result: Result) -> None:
             "page": run.report,
             "hint": hint.describe(),
             "notes": notes,
-            "held_out": metric.report.held_out,
+            "held_out": metric.report.held_out_scores,
             "held": [{"what": a.condition, "before": b.share, "after": a.share, "of": a.total} for b, a in pairs],
-            "report": {n: value for n, value in metric.report.items() if n not in ("trace", "held_out")},
+            "report": {n: value for n, value in metric.report.items() if n not in ("trace", "held_out_scores")},
         }
     )

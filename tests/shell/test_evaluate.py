@@ -41,7 +41,7 @@ def test_learn_scores_rows_that_it_held_out(wines, capsys):
     assert f"{100 * score.before:.1f} ± {100 * score.error[0]:.1f} %" in out
     assert f"{100 * score.after:.1f} ± {100 * score.error[1]:.1f} %" in out
     assert "on the rows learned from" not in out
-    assert mf.load("old.metric").report.held_out == (score.as_dict(),)
+    assert mf.load("old.metric").report.held_out_scores == (score.as_dict(),)
     page = Path("r.html").read_text().replace("\u00a0", " ")
     assert f"{100 * score.after:.1f} ± {100 * score.error[1]:.1f} %" in page
     assert "on rows held out (5 folds)" in page
