@@ -189,6 +189,8 @@ class Trial:
         def hear(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any) -> None:
             if category.__module__ == "metricforge.errors" or category.__name__ == "DataConversionWarning":
                 return
+            if filename.endswith(SKLEARN_CHECKS) and category is UserWarning:
+                return  # on names of columns, which scikit-learn's battery asks for
             where = site_of(traceback.extract_stack(sys._getframe(1)), f"{Path(filename).name}")
             if category in (UserWarning, FutureWarning) and where.startswith("metricforge_classics"):
                 return  # sentences for the caller, which metric-learn also shows

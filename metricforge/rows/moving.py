@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import InputError
 from . import cluster
 from .chunks import concatenated, selected, split
 from .containers import Array, count, is_dask, is_sparse, width
@@ -36,7 +37,10 @@ def stack(X: Any, Y: Any) -> Any:
     if is_sparse(X) or is_sparse(Y):
         from scipy import sparse
 
-        return sparse.vstack([X, Y], format="csr")
+        try:
+            return sparse.vstack([X, Y], format="csr")
+        except ValueError as error:
+            raise InputError(f"X has rows of another kind than the metric ({error}); give rows like those") from None
     return np.concatenate([X, Y], axis=0)
 
 

@@ -56,7 +56,8 @@ class MahalanobisMixin(BaseEstimator):  # type: ignore[misc]
         return X
 
     def _seed(self) -> int:
-        return int(check_random_state(getattr(self, "random_state", None)).randint(2**31 - 1))
+        # an estimator without the parameter draws nothing that it does not fix
+        return int(check_random_state(getattr(self, "random_state", 0)).randint(2**31 - 1))
 
     def _learn(self, X: Array, constraints: Any, method: str, *, prior: Array | None = None, **options: Any) -> Self:
         """Learn the metric; ``prior`` is the factor of the metric to start from."""

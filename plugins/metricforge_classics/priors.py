@@ -95,7 +95,12 @@ def start_factor(init: Any, X: Array, y: Array, n_components: int | None, random
         axes = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)[2]
         L[: min(r, len(axes))] = axes[:r]
     elif init == "lda":
-        with own_errors():
-            axes = LinearDiscriminantAnalysis().fit(X, y).scalings_.T[:r]
+        try:
+            with np.errstate(all="ignore"), own_errors():
+                axes = LinearDiscriminantAnalysis().fit(X, y).scalings_.T[:r]
+        except (IndexError, np.linalg.LinAlgError):
+            axes = np.empty((0, d))
+        if not len(axes) or not np.isfinite(axes).all():
+            raise InputError("init: the axes of a linear discriminant analysis overflow or vanish; rescale X")
         L[: len(axes)] = axes
     return L

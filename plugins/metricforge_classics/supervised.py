@@ -32,7 +32,11 @@ class Supervised(PointsTransformer):
         check_lengths(X, y)
         if len(X) < 2:
             raise InputError(f"X has {len(X)} row (n_samples={len(X)}); give at least 2")
-        if not numbers and len(np.unique(y)) < 2:
+        try:
+            classes = np.unique(y)
+        except TypeError:
+            raise InputError("y mixes classes that cannot be ordered, or has none for some rows; give str") from None
+        if not numbers and len(classes) < 2:
             raise InputError("y has one class, so nothing is known to be different; give at least two classes")
         return X, y
 

@@ -145,7 +145,7 @@ def _comparisons(L: Array, near: Array, far: Array, weights: Array) -> tuple[flo
     tiny = np.finfo(float).tiny
     # a pair of identical rows has the difference 0, so its coefficient does not matter
     up = near * (weights * excess / np.maximum(x, tiny))[:, None]
-    down = far * np.where(y > 0, weights * excess / np.maximum(y, tiny), 0)[:, None]
+    down = far * (weights * excess / np.where(y > 0, y, np.inf))[:, None]
     return float(weights @ excess**2), near.T @ up - far.T @ down
 
 

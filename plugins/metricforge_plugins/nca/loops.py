@@ -32,7 +32,7 @@ def weigh(D: Array, first: int, codes: Array, total: Array) -> float:  # pragma:
         limit = nearest + FAR
         for j in range(n):
             d = D[a, j]
-            if d < limit:
+            if d <= limit:  # at 1e17 the limit is the nearest itself
                 e = np.exp(nearest - d)
                 D[a, j] = e
                 sum_all += e
@@ -70,7 +70,7 @@ def listed(Z: Array, near: Array, codes: Array, G: Array) -> float:  # pragma: n
         c = codes[i]
         sum_all, sum_same = 0.0, 0.0
         for t in range(k):
-            if e[t] < nearest + FAR:
+            if e[t] <= nearest + FAR:
                 e[t] = np.exp(nearest - e[t])
                 sum_all += e[t]
                 if codes[near[i, t]] == c:
