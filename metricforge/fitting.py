@@ -20,7 +20,7 @@ from .kernels import Kernel, Standardized
 from .metric import Metric, Report
 from .plans import Plan, declared_methods, find_kernel, with_options
 from .problem import Problem, Solution
-from .space import BUDGET, Space
+from .space import BUDGET, Size, Space
 
 Array = NDArray[Any]
 
@@ -51,10 +51,25 @@ def solve(plan: Plan, rows: Any, relations: Relations, *, rank: str | int, seed:
     """Solve a plan on checked rows, from relations that its solver accepts."""
     spread = None if _measures_columns(plan.kernel) else _spread(rows, plan.kernel)
     space = join.make_space(plan.kernel, rows, rank, seed=seed, method=plan.method, constraint=relations.usable)
+    _check_memory(plan, space, relations)
     steps = {} if step is None else {"step": step}
     with join.solving(plan.solver, space.representation, space.n, plan.name):
         solution = plan.solver.solve(Problem(space, relations.usable, seed, **steps))
     return Solved(space, relations, solution, spread)
+
+
+def _check_memory(plan: Plan, space: Space, relations: Relations) -> None:
+    """Raise MemoryBudgetError if the forecast of the fit exceeds the memory budget; workers have their own limits."""
+    if _rows.is_dask(space.rows):
+        return
+    usable, d = relations.usable, _rows.width(space.rows) or 1
+    size = Size(space.n, d, space.rank, usable.size, space.representation, type(usable))
+    blocks = min(_rows.block_bytes(), 4 * 8 * space.n * max(d, space.rank))
+    _rows.check_memory(
+        plan.method.peak(size) + blocks,
+        f"{plan.name} on {space.n} rows with {space.rank} features and {usable.size} relations",
+        "lower the rank, or give fewer rows or relations",
+    )
 
 
 def fit(

@@ -16,7 +16,7 @@ from .constraints import Constraint
 from .errors import NotAcceptedError, NotUpdatableError, SolverError
 from .kernels import Kernel
 from .rows import Array, count, is_dask, is_sparse
-from .space import Size, Space, rows_seconds, space_seconds
+from .space import Size, Space, rows_seconds, space_bytes, space_seconds
 
 
 class Status(StrEnum):
@@ -323,6 +323,10 @@ class Method:
         The forecast CPU seconds of a whole fit with default options, as a function of its `metricforge.space.Size`;
         ``rank="auto"`` is the largest rank whose forecast is within the budget.  It must depend on nothing else, and
         must not decrease in ``m``.  Default: what the features of all rows cost.
+    memory : callable, optional
+        The forecast of the peak memory of a fit with default options in bytes, as a function of its `Size`: the
+        representation included, where the solver asks for features, blocks of rows not.  A fit on rows in memory that
+        would exceed the memory budget is refused.  Default: that of the representation.
     explicit_columns : int, optional
         The widest explicit features that ``rank="auto"`` passes to the solver; default 1000.
     scale_free : bool or callable
@@ -342,6 +346,7 @@ class Method:
     settings: Sequence[Mapping[str, Any]] = field(default=(), hash=False)
     rank: str | int | None = None
     cost: Callable[[Size], float] | None = None
+    memory: Callable[[Size], float] | None = None
     explicit_columns: int | None = None
     scale_free: bool | Callable[[Kernel, Solver], bool] = False
     baseline: bool = False
@@ -357,6 +362,10 @@ class Method:
     def forecast(self, size: Size) -> float:
         """Return the forecast CPU seconds of a fit of this size."""
         return rows_seconds(size) + space_seconds(size) if self.cost is None else self.cost(size)
+
+    def peak(self, size: Size) -> int:
+        """Return the forecast peak memory of a fit of this size in bytes."""
+        return int(space_bytes(size) if self.memory is None else self.memory(size))
 
     def ignores_scales(self, kernel: Kernel, solver: Solver) -> bool:
         """Return whether a fit with this kernel and solver does not depend on the scales of the columns."""

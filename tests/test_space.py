@@ -140,11 +140,11 @@ def test_wide_explicit_features_give_way_to_rows():
 def test_budget_is_respected(monkeypatch):
     monkeypatch.setenv("METRICFORGE_MEMORY", "1MB")
     X = points(1000)
-    with pytest.raises(MemoryBudgetError, match=r"rank=\"auto\" on 1000 rows would take 24 MB.*a number of landmarks"):
+    with pytest.raises(MemoryBudgetError, match=r"rank=\"auto\" on 1000 rows would take 32 MB.*a number of landmarks"):
         _ = represent(RBF(0.4), X, "auto").map  # the budget never changes what is learned
     with pytest.raises(
         MemoryBudgetError,
-        match=r"rank=\"exact\" on 1000 rows would take 24 MB, and the memory budget is 1 MB.*a number of landmarks",
+        match=r"rank=\"exact\" on 1000 rows would take 32 MB, and the memory budget is 1 MB.*a number of landmarks",
     ):
         represent(RBF(0.4), X, "exact")
     with pytest.raises(MemoryBudgetError, match=r"choosing 200 landmarks among 1000 rows would take 3\.6 MB"):

@@ -306,6 +306,28 @@ CALLS: dict[str, Call] = {
 }
 
 
+def _from_kind(method: str, kind: str) -> Call:
+    @_made(6000)
+    def make(size: int) -> Callable[[], Any]:
+        X, y = _points(size), _labels(size)
+        hints: dict[str, Callable[[], Any]] = {
+            "Pairs": lambda: mf.Pairs.from_labels(y, n_pairs=size),
+            "Chunklets": lambda: mf.Chunklets(np.arange(size) // 3),
+            "Triplets": lambda: mf.Triplets.from_labels(y, n_triplets=size),
+            "Quadruplets": lambda: mf.Triplets.from_labels(y, n_triplets=size).to(mf.Quadruplets),
+            "Targets": lambda: mf.Targets(X[:, 0]),
+        }
+        hint = hints[kind]()
+        options = {"max_iter": 3} if "solver__max_iter" in mf.MetricLearner(method).get_params() else {}
+        return lambda: mf.learn(X, hint, method=method, **options)
+
+    return make
+
+
+KINDS = ("Pairs", "Chunklets", "Triplets", "Quadruplets", "Targets")
+CALLS |= {f"learn {e.name} from {kind}": _from_kind(e.name, kind) for e in mf.methods() for kind in KINDS}
+
+
 def attack(trial: Trial, rng: Rng, number: int) -> None:
     """Measure one call, chosen by ``number``."""
     from .worker import peak_memory, reset_peak

@@ -139,7 +139,7 @@ class KernelRule(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             X = validated(self, X, reset=False)
         Q = _embedded(self.metric_, X)
         votes = np.zeros((len(Q), len(self.classes_)))
-        step = max(1, _rows.BLOCK_BYTES // (8 * QUERIES))
+        step = max(1, _rows.block_bytes() // (8 * QUERIES))
         for q0 in range(0, len(Q), QUERIES):
             part = slice(q0, q0 + QUERIES)
             for t0 in range(0, len(self._rows), step):

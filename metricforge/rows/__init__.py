@@ -17,6 +17,7 @@ from .containers import Array, as_float64, column_names, count, float_dtype, is_
 from .digests import ComparedByContent, digest
 from .mapping import (
     BLOCK_BYTES,
+    block_bytes,
     blocks,
     column_range,
     fold,
@@ -46,6 +47,7 @@ __all__ = [
     "as_objects",
     "as_strings",
     "as_vectors",
+    "block_bytes",
     "blocks",
     "check_memory",
     "check_widths",

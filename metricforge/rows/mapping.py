@@ -25,11 +25,15 @@ WIDE_ARRAYS = 3
 """Arrays of the widest intermediate that exist at the same time: the block of a kernel and its temporaries."""
 
 
+def block_bytes(limit: int = BLOCK_BYTES) -> int:
+    """Return the memory that a block may take: ``limit``, or less under a requested memory budget."""
+    budget = requested_budget()
+    return limit if budget is None else min(limit, budget // BLOCK_SHARE)
+
+
 def blocks(n: int, row_bytes: int, limit: int = BLOCK_BYTES) -> Iterator[slice]:
     """Yield slices that cover ``range(n)``, each of one row or of at most ``limit`` bytes at ``row_bytes`` per row."""
-    budget = requested_budget()
-    most = limit if budget is None else min(limit, budget // BLOCK_SHARE)
-    step = max(1, most // max(1, row_bytes))
+    step = max(1, block_bytes(limit) // max(1, row_bytes))
     for start in range(0, n, step):
         yield slice(start, min(n, start + step))
 

@@ -12,7 +12,7 @@ kernel, `factors` the start of methods that learn a factor, `costs` the forecast
 from __future__ import annotations
 
 from ..rows import check_memory
-from .costs import BUDGET, Size, affordable, rows_seconds, space_seconds
+from .costs import BUDGET, Size, affordable, rows_seconds, space_bytes, space_seconds
 from .embeddings import embedding, principal_axes
 from .factors import check_start, start_factor
 from .landmarks import check_diagonal, choose_landmarks, landmark_map, pivoted_cholesky
@@ -43,6 +43,7 @@ __all__ = [
     "principal_axes",
     "represent",
     "rows_seconds",
+    "space_bytes",
     "space_seconds",
     "start_factor",
 ]

@@ -22,6 +22,11 @@ AUTO_RANK = 500
 SAMPLE_ROWS = 20_000
 """Rows among which landmarks are chosen: the choice needs an (s × m) table, which must not grow with n."""
 
+GRAM_ARRAYS = 4
+"""Arrays of the size of a Gram matrix while it is factorised: itself, its factor, and the workspaces of both."""
+PIVOTS, PIVOT_ARRAYS = 64, 7
+"""Pivots drawn at a time where landmarks are chosen, and arrays of a column for each that exist at the same time."""
+
 
 @dataclass(frozen=True)
 class Size:
@@ -72,6 +77,17 @@ def space_seconds(size: Size, rows: int | None = None) -> float:
         return 1e-9 * (0.045 * size.n**3 + features)
     s = min(size.n, SAMPLE_ROWS)
     return 1e-9 * (0.123 * s * size.m * size.d + 50.3 * s * size.m + features)
+
+
+def space_bytes(size: Size) -> int:
+    """Return the peak memory of the feature map: of a Gram matrix and its factors, or of choosing landmarks."""
+    if size.representation == "explicit":
+        return 0
+    if size.representation == "exact":
+        return GRAM_ARRAYS * 8 * size.n * size.n
+    s = min(size.n, max(SAMPLE_ROWS, 2 * size.m))
+    choosing = 8 * s * (size.m + PIVOT_ARRAYS * min(PIVOTS, size.m) + size.d)
+    return max(choosing, GRAM_ARRAYS * 8 * size.m * size.m)
 
 
 def affordable(seconds: Callable[[int], float], least: int, most: int, budget: float = BUDGET) -> int:

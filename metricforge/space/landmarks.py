@@ -11,15 +11,13 @@ from ..checks import one_of
 from ..errors import InputError
 from ..kernels import Kernel
 from ..rows import Array, as_float64, check_memory
-from .costs import SAMPLE_ROWS
+from .costs import PIVOTS, SAMPLE_ROWS, Size, space_bytes
 from .maps import FeatureMap
 
 RANK_TOL = 1e-12
 """A pivot below this share of the largest k(x, x) counts as zero: φ then keeps about ten digits."""
 LARGEST = 1e120
 """A kernel that is larger, or smaller than the inverse, is refused: solvers square and divide its values."""
-BLOCK = 64
-"""Pivots drawn at a time."""
 
 
 def landmark_map(kernel: Kernel, landmarks: Any) -> FeatureMap:
@@ -91,8 +89,8 @@ def choose_landmarks(kernel: Kernel, X: Any, m: int, *, how: str = "rpcholesky",
     if how == "uniform" or m >= n:
         return _rows.draw(n, m, seed)
     sample = _rows.draw(n, max(SAMPLE_ROWS, 2 * m), seed)
-    needed = 8 * len(sample) * (m + 4 * min(BLOCK, m))  # the factor, and the temporaries of a block of pivots
-    check_memory(needed, f"choosing {m} landmarks among {len(sample)} rows", "lower the rank")
+    size = Size(n, _rows.width(X) or 1, m)
+    check_memory(space_bytes(size), f"choosing {m} landmarks among {len(sample)} rows", "lower the rank")
     rows = as_float64(_rows.take(X, sample))
     chosen = _LANDMARKS[how](kernel, rows, m, np.random.default_rng(seed))
     return np.sort(sample[chosen])
@@ -100,7 +98,7 @@ def choose_landmarks(kernel: Kernel, X: Any, m: int, *, how: str = "rpcholesky",
 
 def _randomly_pivoted(kernel: Kernel, X: Any, m: int, rng: np.random.Generator) -> Array:
     """Draw pivots with probability proportional to the residual diagonal, a block at a time."""
-    s, width = _rows.count(X), min(BLOCK, m)
+    s, width = _rows.count(X), min(PIVOTS, m)
     F = np.zeros((s, m), order="F")
     left = kernel.diag(X).astype(np.float64)
     floor = RANK_TOL * check_diagonal(left)

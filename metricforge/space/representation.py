@@ -12,7 +12,7 @@ from .. import rows as _rows
 from ..checks import whole_number_or
 from ..kernels import Kernel
 from ..rows import as_float64, check_memory
-from .costs import AUTO_RANK, BUDGET, LEAST_RANK, LITTLE_MORE, Cost, Size, affordable, space_seconds
+from .costs import AUTO_RANK, BUDGET, LEAST_RANK, LITTLE_MORE, Cost, Size, affordable, space_bytes, space_seconds
 from .landmarks import choose_landmarks, landmark_map
 from .maps import FeatureMap, explicit_map, explicit_width
 
@@ -137,5 +137,4 @@ def represent(
 
 
 def _exact_bytes(n: int) -> int:
-    """Return the memory of the Gram matrix of n rows, its factor and the workspace of the factorisation."""
-    return 3 * 8 * n * n
+    return space_bytes(Size(n, 1, n, representation="exact"))

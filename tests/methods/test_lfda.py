@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from metricforge_plugins.lfda import solver
 from metricforge_plugins.lfda.solver import LFDA, scatters
 from numpy.testing import assert_allclose
 from scipy.linalg import eigh
@@ -43,7 +42,7 @@ def by_hand(X, y, k):
 
 @pytest.mark.parametrize("k", [1, 7, 100])
 def test_scatters_and_directions_are_those_of_the_paper(k, monkeypatch):
-    monkeypatch.setattr(solver, "BLOCK", 7)  # several blocks a class
+    monkeypatch.setenv("METRICFORGE_MEMORY", "10kB")  # several blocks a class
     X, y = data()
     Sw, Sb = scatters(X, y, k)
     expected = by_hand(X, y, k)

@@ -30,7 +30,7 @@ def by_hand(L, X, y):
 
 
 def test_value_and_gradient(monkeypatch):
-    monkeypatch.setattr(solver, "BLOCK", 300)  # several blocks
+    monkeypatch.setattr(solver, "BLOCK", 10_000)  # several blocks
     X, y = data()
     L = np.random.default_rng(1).normal(size=(2, 3))
     f, G = leave_one_out(L, X, y)

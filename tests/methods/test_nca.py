@@ -25,7 +25,7 @@ def data(n=90, d=4, seed=0):
 @pytest.mark.parametrize("scale", [0.1, 1.0, 4.0])
 @pytest.mark.parametrize("r", [2, 4])
 def test_objective_and_gradient_are_scikit_learns(scale, r, monkeypatch):
-    monkeypatch.setattr(objective, "BLOCK", 1000)  # several blocks
+    monkeypatch.setattr(objective, "BLOCK", 16_000)  # several blocks
     X, y = data()
     L = scale * np.random.default_rng(1).normal(size=(r, 4))
     peer = NeighborhoodComponentsAnalysis()

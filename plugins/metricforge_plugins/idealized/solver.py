@@ -20,11 +20,12 @@ from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import Kernel, Linear, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import ComparedByContent
+from metricforge.space import Size, space_bytes
 
 from . import proximal
-from .hints import Prepared, Restriction, prepare
+from .hints import KEPT_BYTES, Prepared, Restriction, prepare
 from .selection import check_selection
-from .subspace import fit_seconds
+from .subspace import DENSE_WIDTH, fit_seconds
 from .unprojected import Unprojected
 
 Array = NDArray[Any]
@@ -281,6 +282,14 @@ def _as_metric(M: Any) -> Array:
     return A
 
 
+def _bytes(size: Size) -> float:
+    """Return the forecast peak memory: features of rows in pairs, scatters of a subspace, and numbers for each pair."""
+    features = 3 * 8 * size.n * size.m
+    if size.representation == "explicit":  # beyond this they are computed again in every pass
+        features = min(features, 3 * KEPT_BYTES)
+    return max(space_bytes(size), features + 8 * (26 * min(size.m, DENSE_WIDTH) ** 2 + 12 * size.p))
+
+
 METHOD = Method(
     constraint=Pairs,
     kernel=Standardized(Linear(), by="range"),
@@ -288,4 +297,5 @@ METHOD = Method(
     order=2,
     explicit_columns=10_000,
     cost=fit_seconds,
+    memory=_bytes,
 )

@@ -15,7 +15,7 @@ from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import Linear, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array
-from metricforge.space import LearnedKernel, check_memory
+from metricforge.space import LearnedKernel, Size, check_memory, space_bytes
 
 from .dual import Dual
 
@@ -206,4 +206,12 @@ def _descend(dual: Dual, tol: float, max_iter: int, problem: Problem) -> tuple[A
     return best, state
 
 
-METHOD = Method(constraint=Pairs, kernel=Standardized(Linear(), by="range"), solver=ITML(), rank=200)
+def _bytes(size: Size) -> float:
+    """Return the forecast peak memory: a sample of differences, or vectors of L-BFGS and all differences."""
+    return max(
+        space_bytes(size),
+        8 * max(3 * SAMPLE * size.m, (2 * MEMORY + 30) * size.m**2 + 4 * size.p * size.m + 75 * size.p),
+    )
+
+
+METHOD = Method(constraint=Pairs, kernel=Standardized(Linear(), by="range"), solver=ITML(), rank=200, memory=_bytes)

@@ -16,7 +16,7 @@ from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import RBF, Kernel, Mixture, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array
-from metricforge.space import FeatureMap, LearnedKernel, Size, represent, rows_seconds, space_seconds
+from metricforge.space import FeatureMap, LearnedKernel, Size, represent, rows_seconds, space_bytes, space_seconds
 
 from .coordinates import coordinates, discriminant
 from .descent import SPARE, SPARE_SAMPLED, Descent, State
@@ -376,6 +376,11 @@ def seconds(size: Size) -> float:
     return rows_seconds(size) + space_seconds(size, n) + 1e-9 * (0.1 * n * size.m**2 + steps * step + checks * check)
 
 
+def _bytes(size: Size) -> float:
+    """Return the forecast peak memory: vectors of L-BFGS over a factor of half as many rows as features."""
+    return 8 * 60 * size.m**2 + space_bytes(size)
+
+
 METHOD = Method(
     constraint=Labels,
     kernel=Standardized(RBF("median"), by="range"),
@@ -383,4 +388,5 @@ METHOD = Method(
     order=2,
     cost=seconds,
     provides=("radius",),
+    memory=_bytes,
 )

@@ -45,7 +45,7 @@ def check_finite(values: Array) -> None:
 
 def _whole_groups(starts: Array, row_bytes: int) -> Any:
     """Yield slices of groups whose rows fit into a block (at least one group each)."""
-    step = max(1, _rows.BLOCK_BYTES // row_bytes)
+    step = max(1, _rows.block_bytes() // row_bytes)
     first, last = 0, len(starts) - 1
     while first < last:
         stop = max(first + 1, int(np.searchsorted(starts, starts[first] + step, side="right")) - 1)

@@ -12,12 +12,12 @@ from metricforge.constraints import Constraint, Labels
 from metricforge.errors import InputError
 from metricforge.kernels import Linear, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
-from metricforge.rows import Array
-from metricforge.space import LearnedKernel
+from metricforge.rows import Array, blocks
+from metricforge.space import LearnedKernel, Size, space_bytes
 
 EMBEDDINGS = ("weighted", "plain", "orthonormalized")
-BLOCK = 1024
-"""Rows of a class whose affinities to the whole class are held at a time."""
+ARRAYS = 5
+"""Arrays of the size of a block of distances inside a class: their products, scales, affinities and temporaries."""
 DEFINITION = "largest ‖S_b v − λ S_w v‖ / ‖S_b v‖ of the directions"
 
 
@@ -126,11 +126,11 @@ def _local_scatter(F: Array, k: int) -> Array:
     def squared(part: slice) -> Array:
         return np.asarray(np.maximum(norms[part, None] + norms - 2 * F[part] @ F.T, 0))
 
-    blocks = [slice(start, start + BLOCK) for start in range(0, n, BLOCK)]
+    parts = list(blocks(n, ARRAYS * 8 * n))
     place = min(k, n - 1)
-    scale = np.sqrt(np.concatenate([np.partition(squared(part), place, axis=1)[:, place] for part in blocks]))
+    scale = np.sqrt(np.concatenate([np.partition(squared(part), place, axis=1)[:, place] for part in parts]))
     S = np.zeros((F.shape[1],) * 2)
-    for part in blocks:
+    for part in parts:
         product = scale[part, None] * scale
         with np.errstate(divide="ignore", invalid="ignore"):
             A = np.where(product > 0, np.exp(-squared(part) / product), 0.0)  # identical rows add nothing
@@ -152,4 +152,9 @@ def discriminant(Sw: Array, Sb: Array, null: float) -> tuple[Array, Array, int]:
     return ratios[::-1], white @ V[:, ::-1], int(np.count_nonzero(~keep))
 
 
-METHOD = Method(constraint=Labels, kernel=Standardized(Linear(), by="range"), solver=LFDA(), rank=200)
+def _bytes(size: Size) -> float:
+    """Return the forecast peak memory: features, and scatters."""
+    return max(space_bytes(size), 8 * (12 * size.m**2 + 3 * size.n * size.m))
+
+
+METHOD = Method(constraint=Labels, kernel=Standardized(Linear(), by="range"), solver=LFDA(), rank=200, memory=_bytes)

@@ -14,7 +14,7 @@ from metricforge.errors import InputError
 from metricforge.kernels import Linear, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array
-from metricforge.space import LearnedKernel, Size, check_memory, rows_seconds, space_seconds
+from metricforge.space import LearnedKernel, Size, check_memory, rows_seconds, space_bytes, space_seconds
 
 PRIOR_SIMILAR, PRIOR_DISSIMILAR = 0.7, 1.1
 """The prior of S in mean variances of the rows, and that of D in covariances of the rows: before any pair is known,
@@ -207,4 +207,11 @@ def _seconds(size: Size) -> float:
     return rows_seconds(size) + space_seconds(size, rows) + 1e-9 * solve
 
 
-METHOD = Method(constraint=Pairs, kernel=Standardized(Linear(), by="range"), solver=LikelihoodRatio(), cost=_seconds)
+def _bytes(size: Size) -> float:
+    """Return the forecast peak memory: covariances and their factors."""
+    return max(space_bytes(size), 8 * 11 * size.m**2 + 40 * size.p)
+
+
+METHOD = Method(
+    constraint=Pairs, kernel=Standardized(Linear(), by="range"), solver=LikelihoodRatio(), cost=_seconds, memory=_bytes
+)

@@ -9,7 +9,7 @@ import numpy as np
 
 from metricforge.errors import InputError
 from metricforge.neighbors import other_classes_within, search
-from metricforge.rows import Array
+from metricforge.rows import Array, blocks
 
 NULL = 1e-10
 """Directions with less than this share of the largest variance are dropped."""
@@ -21,7 +21,8 @@ MOST = 12_000_000
 """The largest number of pairs of a row and an impostor that are listed: 48 MB, and four times that while they are."""
 SAMPLED = 2_000_000
 """Distances from which the scale of the start, and the number of impostors, are estimated."""
-CHUNK = 65_536
+ARRAYS = 3
+"""Arrays of the size of a block of differences that exist at the same time."""
 
 
 def target_neighbours(F: Array, codes: Array, k: int) -> tuple[Array, Array]:
@@ -70,8 +71,8 @@ def coordinates(Phi: Array, i: Array, j: Array, ridge: float | str) -> Coordinat
         raise InputError("X: no two labelled rows differ under the kernel; check the columns of X")
     P = V[:, w > NULL * w[-1]]
     C = np.zeros((P.shape[1],) * 2)
-    for part in range(0, len(i), CHUNK):
-        D = (Phi[i[part : part + CHUNK]] - Phi[j[part : part + CHUNK]]) @ P
+    for part in blocks(len(i), ARRAYS * 8 * Phi.shape[1]):
+        D = (Phi[i[part]] - Phi[j[part]]) @ P
         C += D.T @ D
     e = np.linalg.eigvalsh(C)
     level = float(e.mean()) or float(w.mean())
@@ -189,8 +190,7 @@ class Margins:
         counts = np.diff(self.starts)
         D = np.full((len(Z), int(counts.max())), -np.inf)
         place = np.arange(len(self.i)) - self.starts[self.i]
-        for part in range(0, len(self.i), CHUNK):
-            chunk = slice(part, part + CHUNK)
+        for chunk in blocks(len(self.i), ARRAYS * 8 * Z.shape[1]):
             i, j = self.i[chunk], self.j[chunk]
             D[i, place[chunk]] = np.square(Z[i] - Z[j]).sum(axis=1)
         return D

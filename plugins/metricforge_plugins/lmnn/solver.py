@@ -14,7 +14,7 @@ from metricforge.errors import ConvergenceWarning
 from metricforge.kernels import Linear, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array
-from metricforge.space import LearnedKernel
+from metricforge.space import LearnedKernel, Size, space_bytes
 
 from .problem import Margins, coordinates, target_neighbours
 
@@ -213,4 +213,9 @@ def _steps(margins: Margins, L: Array, width: float, steps: int, state: State, p
     return found.x.reshape(shape), int(found.nit)
 
 
-METHOD = Method(constraint=Labels, kernel=Standardized(Linear(), by="range"), solver=LMNN(), rank=200)
+def _bytes(size: Size) -> float:
+    """Return the forecast peak memory: vectors of L-BFGS, rows in coordinates, and lists of active triplets."""
+    return max(space_bytes(size), 8 * ((2 * MEMORY + 28) * size.m**2 + 20 * size.n * size.m) + 9000 * size.n)
+
+
+METHOD = Method(constraint=Labels, kernel=Standardized(Linear(), by="range"), solver=LMNN(), rank=200, memory=_bytes)

@@ -37,6 +37,8 @@ from .highs import FEASIBILITY, SECONDS
 log = logging.getLogger(__name__)
 
 CONES = ("nonneg", "dd", "change-of-basis", "sdp")
+MARGINS = 3
+"""Copies of the margins of all triples under all bases: here, scaled, and in the solver of linear programs."""
 ROUNDS = 10
 """Maximal number of changes of basis; four give most of the gain between dominance and positive semidefiniteness."""
 WORTHWHILE = 1e-3
@@ -211,7 +213,9 @@ class Design:
         condition_rows = problem.rows if solver.rows == "all" else X
         diagonal, absolute = sum_chunks(_DiagonalSums(kernels), condition_rows)
         n = count(condition_rows)
-        check_memory(8 * len(triples) * len(kernels), f"{len(triples)} triples × {len(kernels)} bases", "use fewer")
+        check_memory(
+            MARGINS * 8 * len(triples) * len(kernels), f"{len(triples)} triples × {len(kernels)} bases", "use fewer"
+        )
         D = margins(kernels, X, triples)
         sizes = np.where(absolute > 0, absolute / n, np.maximum(D.max(axis=0), -D.min(axis=0)))
         sizes[sizes == 0] = 1.0
@@ -504,6 +508,12 @@ def _seconds(size: Size) -> float:
     return rows_seconds(size) + 1e-9 * 7.4e4 * size.n * size.d
 
 
+def _bytes(size: Size) -> float:
+    """Return the forecast peak memory: the margins of all triples under three kernels on columns and directions."""
+    bases = 3 * (size.d + (50 if size.d <= DIRECTED_COLUMNS else 0))
+    return MARGINS * 8 * size.p * bases
+
+
 METHOD = Method(
     constraint=Triplets,
     kernel=Standardized(RBF("median"), by="range"),
@@ -511,4 +521,5 @@ METHOD = Method(
     order=2,
     scale_free=True,
     cost=_seconds,
+    memory=_bytes,
 )

@@ -14,7 +14,7 @@ from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import Linear, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array
-from metricforge.space import LearnedKernel, check_memory
+from metricforge.space import LearnedKernel, Size, check_memory, space_bytes
 
 MEMORY = 20
 """Gradients that L-BFGS keeps."""
@@ -164,4 +164,11 @@ def certified(L: Array, near: Array, far: Array, weights: Array) -> tuple[float,
     return value, max(value - float((g - np.log1p(g)).sum()), 0.0)
 
 
-METHOD = Method(constraint=Quadruplets, kernel=Standardized(Linear(), by="range"), solver=LSML(), rank=200, order=10)
+def _bytes(size: Size) -> float:
+    """Return the forecast peak memory: vectors of L-BFGS, and differences."""
+    return max(space_bytes(size), 8 * ((2 * MEMORY + 28) * size.m**2 + 7 * size.p * size.m))
+
+
+METHOD = Method(
+    constraint=Quadruplets, kernel=Standardized(Linear(), by="range"), solver=LSML(), rank=200, order=10, memory=_bytes
+)

@@ -12,11 +12,13 @@ from metricforge.constraints import Constraint, Targets
 from metricforge.errors import InputError
 from metricforge.kernels import Linear, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
-from metricforge.rows import Array
-from metricforge.space import LearnedKernel, check_start, start_factor
+from metricforge.rows import Array, blocks
+from metricforge.space import LearnedKernel, Size, check_start, space_bytes, start_factor
 
-BLOCK = 2**20
-"""Distances that are held at a time: 8 MB."""
+BLOCK = 2**25
+"""Memory of a block of distances, in bytes."""
+ARRAYS = 4
+"""Arrays of the size of a block that exist at the same time."""
 MEMORY = 10
 """Gradients that L-BFGS keeps."""
 DEFINITION = "norm of the gradient times the norm of L, relative to the sum of squares of y about its mean"
@@ -122,9 +124,7 @@ def leave_one_out(L: Array, F: Array, y: Array) -> tuple[float, Array]:
     norms = np.square(Z).sum(axis=1)
     G = np.zeros_like(Z)
     error = 0.0
-    rows = max(1, BLOCK // n)
-    for start in range(0, n, rows):
-        part = slice(start, min(start + rows, n))
+    for part in blocks(n, ARRAYS * 8 * n, BLOCK):
         own = np.arange(part.stop - part.start), np.arange(part.start, part.stop)
         P = norms[part, None] + norms - 2 * Z[part] @ Z.T
         P[own] = np.inf
@@ -140,4 +140,11 @@ def leave_one_out(L: Array, F: Array, y: Array) -> tuple[float, Array]:
     return error, G.T @ F
 
 
-METHOD = Method(constraint=Targets, kernel=Standardized(Linear(), by="range"), solver=MLKR(), rank=200, order=10)
+def _bytes(size: Size) -> float:
+    """Return the forecast peak memory: vectors of L-BFGS, and features."""
+    return max(space_bytes(size), 8 * ((2 * MEMORY + 28) * size.m**2 + 5 * size.n * size.m))
+
+
+METHOD = Method(
+    constraint=Targets, kernel=Standardized(Linear(), by="range"), solver=MLKR(), rank=200, order=10, memory=_bytes
+)

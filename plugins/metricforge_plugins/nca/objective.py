@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from metricforge.rows import Array
+from metricforge.rows import Array, blocks
 
-BLOCK = 2**21
-"""Distances that are held at a time: 16 MB."""
+BLOCK = 2**25
+"""Memory of a block of distances, in bytes."""
+ARRAYS = 2
+"""Arrays of the size of a block that exist at the same time."""
 
 
 @dataclass(eq=False)
@@ -52,9 +54,8 @@ class Softmax:
         f, covered = 0.0, 0.0
         if neighbours:
             self.near = np.empty((n, neighbours), dtype=np.int64)
-        rows = max(1, BLOCK // n)
-        for start in range(0, n, rows):
-            part = slice(start, start + rows)
+        for part in blocks(n, ARRAYS * 8 * n, BLOCK):
+            start = part.start
             W = Z[part] @ Z.T
             W *= -2
             W += norms

@@ -13,7 +13,7 @@ from metricforge.errors import InputError
 from metricforge.kernels import Linear, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array
-from metricforge.space import LearnedKernel, check_start, start_factor
+from metricforge.space import LearnedKernel, Size, check_start, space_bytes, start_factor
 
 from .objective import Softmax
 
@@ -171,4 +171,9 @@ def _steps(function: Any, L: Array, steps: int, tol: float, state: State, proble
     return found.x.reshape(shape), done
 
 
-METHOD = Method(constraint=Labels, kernel=Standardized(Linear(), by="range"), solver=NCA(), rank=200)
+def _bytes(size: Size) -> float:
+    """Return the forecast peak memory: vectors of L-BFGS, and features."""
+    return max(space_bytes(size), 8 * ((2 * MEMORY + 28) * size.m**2 + 5 * size.n * size.m))
+
+
+METHOD = Method(constraint=Labels, kernel=Standardized(Linear(), by="range"), solver=NCA(), rank=200, memory=_bytes)

@@ -13,7 +13,7 @@ from metricforge.errors import InputError
 from metricforge.kernels import Linear
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array, float_dtype
-from metricforge.space import LearnedKernel, Size
+from metricforge.space import LearnedKernel, Size, space_bytes
 
 from .directions import leading
 from .judgements import Judgements, paired_dots
@@ -179,4 +179,15 @@ def cost(size: Size) -> float:
     return 0.05 + 1e-10 * (4 * size.n * size.m * (r if r < size.m else 1) + 15 * (4 * size.n * r**2 + 10 * r**3))
 
 
-METHOD: Any = Method(constraint=Triplets, kernel=Linear(), solver=Relevance(), explicit_columns=8192, cost=cost)
+def _bytes(size: Size) -> float:
+    """Return the forecast peak memory: features of rows in triplets, and matrices over the directions."""
+    r = size.m if size.m <= WIDEST else DIRECTIONS
+    return max(
+        space_bytes(size),
+        8 * (3 * min(size.n, 3 * size.p) * size.m + 12 * max(r, min(size.m, 1000)) ** 2 + 6 * size.p * r),
+    )
+
+
+METHOD: Any = Method(
+    constraint=Triplets, kernel=Linear(), solver=Relevance(), explicit_columns=8192, cost=cost, memory=_bytes
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -18,7 +18,7 @@ from metricforge.kernels import RBF, Standardized
 from metricforge.kernels.arithmetic import inverse_root
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status, Use
 from metricforge.rows import Array
-from metricforge.space import FeatureMap, Size, Space, check_memory, represent, rows_seconds
+from metricforge.space import FeatureMap, Size, Space, check_memory, represent, rows_seconds, space_bytes
 
 from .chunked_graph import ChunkedGraph
 from .extension import Extension, GraphExtension, ridge
@@ -412,6 +412,12 @@ def _seconds(size: Size) -> float:
     return rows_seconds(size) + 1e-9 * (0.21 * size.n**2 * size.d + 1e5 * size.n)
 
 
+def _bytes(size: Size) -> float:
+    """Return the forecast peak memory: graph and eigenvectors, while landmarks of the extension are chosen."""
+    landmarks = replace(size, m=min(size.m, LANDMARKS), representation="landmarks")
+    return 1600 * size.n + 40 * size.p + space_bytes(landmarks)
+
+
 def _both_kinds(pairs: Pairs) -> bool:
     """Return whether there are similar and dissimilar pairs: with one kind only, the kernel is worse than the start."""
     return bool(len(pairs.similar)) and bool(len(pairs.dissimilar))
@@ -434,4 +440,5 @@ METHOD = Method(
         Use(Pairs, 1, when=_both_kinds, check_from=2.0, **_MEASURED),
     ),
     cost=_seconds,
+    memory=_bytes,
 )
