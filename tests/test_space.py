@@ -147,9 +147,10 @@ def test_budget_is_respected(monkeypatch):
         match=r"rank=\"exact\" on 1000 rows would take 32 MB, and the memory budget is 1 MB.*a number of landmarks",
     ):
         represent(RBF(0.4), X, "exact")
-    with pytest.raises(MemoryBudgetError, match=r"choosing 200 landmarks among 1000 rows would take 3\.6 MB"):
+    with pytest.raises(MemoryBudgetError, match=r"choosing 200 landmarks among 1000 rows would take 5\.2 MB"):
         _ = represent(RBF(0.4), X, 200).features
-    monkeypatch.setattr("metricforge.space.landmarks.SAMPLE_ROWS", 500)
+    for module in ("costs", "landmarks"):
+        monkeypatch.setattr(f"metricforge.space.{module}.SAMPLE_ROWS", 200)
     with pytest.raises(MemoryBudgetError, match="4000 × 40 features"):
         _ = represent(RBF(0.4), points(4000), 40).features
 
