@@ -41,7 +41,9 @@ class Plan(NamedTuple):
     recall: float
 
 
-def plan(cells: Cells, rows: Array, homes: Array, distances: Array, k: int, recall: float) -> Plan:
+def plan(
+    cells: Cells, rows: Array, homes: Array, distances: Array, k: int, recall: float, *, many: bool = False
+) -> Plan:
     """Choose the number of cells to search from the true lists of sampled rows.
 
     Parameters
@@ -54,12 +56,15 @@ def plan(cells: Cells, rows: Array, homes: Array, distances: Array, k: int, reca
     k : int
     recall : float
         The share to reach, less one standard error, on the first half of the rows; the other half gives the estimate.
+    many : bool
+        Whether the cells searched will be those of `Cells.around`, not of `Cells.nearest`.
     """
     half = max(1, len(rows) // 2)
     most, p = max(1, int(MOST_SHARE * cells.count)), 1
     while p <= most:
         # the groups that are visited depend on the number of cells asked for, so each number is tried as it will be
-        places = _places(cells.nearest(rows, p), homes, distances, k, cells.count)
+        near = cells.around(rows, p) if many else cells.nearest(rows, p)
+        places = _places(near, homes, distances, k, cells.count)
         found = (places < cells.count).mean(axis=1)
         first, other = found[:half], found[half:]
         if first.mean() - first.std() / half**0.5 >= recall:
@@ -108,7 +113,7 @@ def cell_search(X: Any, Q: Any, k: int, own: Array | None, recall: float, seed: 
     chosen = pilot_rows(q, seed)
     near, distances = exact(X, Q[chosen], min(2 * k, n - (own is not None)), None if own is None else chosen)
     homes = cells.nearest(place(place.rows(X[near.ravel()])), 1)[:, 0].reshape(near.shape)
-    scheme = plan(cells, place(place.rows(Q[chosen])), homes, distances, k, recall)
+    scheme = plan(cells, place(place.rows(Q[chosen])), homes, distances, k, recall, many=True)
     if not scheme.cells:
         return exact(X, Q, k, own), 1.0
     rows = place.rows(X)
@@ -123,7 +128,7 @@ def cell_search(X: Any, Q: Any, k: int, own: Array | None, recall: float, seed: 
         numbers = order[part]
         block = Q[numbers]
         mine = None if own is None else own[numbers]
-        probes = cells.enough(place(block), scheme.cells, sizes, k)
+        probes = cells.enough(place(block), scheme.cells, sizes, k, many=True)
         found[0][numbers], found[1][numbers] = probe(block, probes, members, k, mine)
     return found, scheme.recall
 

@@ -48,7 +48,7 @@ def cells_across(X: Any, k: int, recall: float, seed: int) -> tuple[tuple[Any, A
     near, distances = (np.asarray(gathered(part)) for part in exact)
     near, distances = without_itself(near, distances, chosen)
     homes = cells.nearest(placed(near.ravel()), 1)[:, 0].reshape(near.shape)
-    scheme = plan(cells, placed(chosen), homes, distances, k, recall)
+    scheme = plan(cells, placed(chosen), homes, distances, k, recall, many=True)
     if not scheme.cells:
         return None
     home = map_rows(_Home(cells, place), X, None, np.int32)
@@ -146,7 +146,10 @@ class _Search:
         """Return the cells that each row of a shard searches."""
         n = len(shard.numbers)
         parts = blocks(n, self.place.row_bytes, BATCH * self.place.row_bytes)
-        asked = [self.cells.enough(self.place(shard.rows[part]), self.probes, self.sizes, self.k) for part in parts]
+        asked = [
+            self.cells.enough(self.place(shard.rows[part]), self.probes, self.sizes, self.k, many=True)
+            for part in parts
+        ]
         out = np.full((n, max((part.shape[1] for part in asked), default=0)), -1, dtype=np.int32)
         start = 0
         for part in asked:  # of unequal widths, where cells have few rows

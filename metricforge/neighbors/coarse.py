@@ -71,12 +71,9 @@ def search(Q: Array, probes: Array, members: Members, coarse: Coarse, k: int) ->
     Time: one product and one comparison per pair, and some 50 µs per cell and stage.  Memory: a tile, and 16 bytes per
     candidate, at most 64 MB.
     """
-    q, d = Q.shape
-    centred = Q - coarse.centre
-    squares = np.vecdot(centred, centred)
-    if not takes_single(d, float(squares.max(initial=0.0)), coarse.largest):
+    batch = _batch(Q, coarse, k)
+    if batch is None:
         return None
-    batch = _Batch(left_operand(centred, squares, np.float32), coarse.slack(squares), k)
     head = HEAD * k
     for cell, queries in visits(probes[:, :1]):
         c0, c1 = int(members.starts[cell]), int(members.starts[cell + 1])
@@ -87,15 +84,38 @@ def search(Q: Array, probes: Array, members: Members, coarse: Coarse, k: int) ->
             c0, c1 = int(members.starts[cell]), int(members.starts[cell + 1])
             step = max(1, tiles.TILE_BYTES // (4 * max(1, c1 - c0)))
             for i in range(0, len(queries), step):
-                batch.offer(queries[i : i + step], c0, coarse.rows[c0:c1])
+                batch.offer(queries[i : i + step], coarse.rows[c0:c1], c0)
             if batch.count > MOST_CANDIDATES:
                 batch.reduce()
                 if batch.count > MOST_CANDIDATES // 2:
                     return None
         batch.reduce()
         first, stop = stop, STAGE * stop
-    who, cols = batch.candidates()
-    return _ordered(who, members.numbers[cols], pair_distances(members.rows, Q, who, cols), q, k)
+    return batch.ordered(Q, members)
+
+
+def search_lists(Q: Array, which: Array, lists: Array, members: Members, coarse: Coarse, k: int) -> Found | None:
+    """Return the k rows nearest to each query i among the rows ``lists[which[i]]``, or None, as `search` does."""
+    batch = _batch(Q, coarse, k)
+    if batch is None:
+        return None
+    for place, queries in visits(which[:, None]):
+        right = coarse.rows[lists[place]]
+        batch.limit(queries, right)
+        batch.offer(queries, right, lists[place])
+        if batch.count > MOST_CANDIDATES:
+            return None
+    batch.reduce()
+    return batch.ordered(Q, members)
+
+
+def _batch(Q: Array, coarse: Coarse, k: int) -> _Batch | None:
+    """Return an empty batch of queries, or None if float32 does not hold the norms."""
+    centred = Q - coarse.centre
+    squares = np.vecdot(centred, centred)
+    if not takes_single(Q.shape[1], float(squares.max(initial=0.0)), coarse.largest):
+        return None
+    return _Batch(left_operand(centred, squares, np.float32), coarse.slack(squares), k)
 
 
 class _Batch:
@@ -115,14 +135,16 @@ class _Batch:
             tile.partition(self.k - 1, axis=1)
             self.bound[queries] = np.maximum(tile[:, self.k - 1], 0) + self.slack[queries]
 
-    def offer(self, queries: Array, c0: int, right: Array) -> None:
-        """Add those rows from c0 on whose bounds are low enough."""
+    def offer(self, queries: Array, right: Array, numbers: int | Array) -> None:
+        """Add those rows whose bounds are low enough; ``numbers`` are their places, or the first of them."""
         tile = self.left.take(queries, axis=0) @ right.T
         width = tile.shape[1]
         flat = (tile <= self.bound.take(queries)[:, None]).ravel().nonzero()[0]
         if len(flat):
             where = flat // width
-            self.parts.append((queries.take(where), flat - where * width + c0, tile.ravel().take(flat)))
+            columns = flat - where * width
+            places = columns + numbers if isinstance(numbers, int) else numbers.take(columns)
+            self.parts.append((queries.take(where), places, tile.ravel().take(flat)))
             self.count += len(flat)
 
     def reduce(self) -> None:
@@ -141,9 +163,11 @@ class _Batch:
         self.parts = [(who[left], cols[left], values[left])]
         self.count = len(left)
 
-    def candidates(self) -> tuple[Array, Array]:
-        """Return queries and rows of the candidates, queries ascending."""
-        return self.parts[0][:2] if self.parts else (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+    def ordered(self, Q: Array, members: Members) -> Found:
+        """Return the k nearest candidates of each query, after a last `reduce`."""
+        none = np.empty(0, dtype=np.int64)
+        who, cols = self.parts[0][:2] if self.parts else (none, none)
+        return _ordered(who, members.numbers[cols], pair_distances(members.rows, Q, who, cols), len(Q), self.k)
 
 
 def _ordered(who: Array, numbers: Array, distances: Array, q: int, k: int) -> Found:

@@ -23,6 +23,8 @@ ROUNDS = 4
 """Iterations of k-means; more change the cells little."""
 BATCH = 8192
 """Rows whose nearest cells are found at a time."""
+AROUND = 16
+"""Cells near the centre of a row's own cell, per cell asked for."""
 ONE_GROUP = 2048
 """Up to this many cells all centres are compared; beyond that, those of the nearest groups."""
 GROUP_SHARE = 12
@@ -73,12 +75,34 @@ class Cells:
     def _groups(self) -> tuple[Members, coarse.Coarse]:
         return _as_members(self.groups, np.array([0, len(self.groups)]))
 
-    def enough(self, X: Array, p: int, sizes: Array, k: int) -> Array:
+    def around(self, X: Array, p: int) -> Array:
+        """Return the (n, p) cells nearest to each row among the AROUND p nearest to the centre of its own cell.
+
+        The answer for a row depends on that row only.  Cost per row: finding its own cell, and AROUND p distances;
+        that of the lists of centres pays where many rows have the same cell.
+        """
+        most = AROUND * p
+        if most >= self.count:
+            return self.nearest(X, p)
+        homes, which = np.unique(self.nearest(X, 1)[:, 0], return_inverse=True)
+        lists = np.sort(self.nearest(self.centres[homes], most), axis=1)
+        members, bounds = self._centres
+        near = np.empty((len(X), p), dtype=np.int64)
+        for start in range(0, len(X), BATCH):
+            part = slice(start, start + BATCH)
+            found = coarse.search_lists(X[part], which[part], lists, members, bounds, p)
+            if found is None:
+                listed = Members(self.centres[lists.ravel()], lists.ravel(), most * np.arange(len(lists) + 1))
+                found = probe(X[part], which[part, None], listed, p)
+            near[part] = found[0]
+        return near
+
+    def enough(self, X: Array, p: int, sizes: Array, k: int, *, many: bool = False) -> Array:
         """Return the (n, p') cells to search for each row: the p nearest, or more where these have at most k rows.
 
-        ``sizes`` are the numbers of rows in the cells; unused places are -1.
+        ``sizes`` are the numbers of rows in the cells; unused places are -1.  ``many``: the p cells of `around`.
         """
-        probes = self.nearest(X, p)
+        probes = self.around(X, p) if many else self.nearest(X, p)
         sizes = np.append(sizes, 0)  # for -1
         short = np.flatnonzero(sizes[probes].sum(axis=1) <= k)
         while len(short) and p < self.count:

@@ -84,8 +84,15 @@ def test_cells_of_a_row_depend_on_that_row_only(monkeypatch):
     assert len(cells.groups) > 1
     near = cells.nearest(X[:500], 7)
     np.testing.assert_array_equal(near[137:201], cells.nearest(X[137:201], 7))
-    distances = np.linalg.norm(X[:500, None] - cells.centres[near], axis=2)
-    assert (np.diff(distances, axis=1) >= 0).all()
+    around = cells.around(X[:500], 7)
+    np.testing.assert_array_equal(around[137:201], cells.around(X[137:201], 7))
+    for found in (near, around):
+        distances = np.linalg.norm(X[:500, None] - cells.centres[found], axis=2)
+        assert (np.diff(distances, axis=1) >= 0).all()
+    assert (near == around).mean() > 0.95
+    # lists without products in float32
+    monkeypatch.setattr(partition.coarse, "search_lists", lambda *args: None)
+    np.testing.assert_array_equal(cells.around(X[:100], 7), around[:100])
 
 
 def test_rows_without_structure_are_compared_with_all():
