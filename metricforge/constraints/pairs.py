@@ -42,7 +42,7 @@ class Pairs(Constraint):
     ----------
     similar, dissimilar : sequences of (i, j)
         Either may be empty.  Order inside a pair does not matter; a pair given twice counts once (``repeated`` is the
-        number of such repeats); a row with itself, or a pair in both sets, is an error.
+        number of such repeats), so pairs have no weights; a row with itself, or a pair in both sets, is an error.
     n : int
         The number of rows of X.
     """

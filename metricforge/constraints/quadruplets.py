@@ -30,7 +30,7 @@ class Quadruplets(Constraint):
     ----------
     quads : sequence of (a, b, c, d)
         Two different pairs of different rows; the pairs may share a row.  Repeated and contradicting judgements are
-        kept, as in `Triplets`.
+        kept and weigh more, as in `Triplets`.
     n : int
         The number of rows of X.
     """

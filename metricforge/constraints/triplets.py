@@ -32,6 +32,7 @@ class Triplets(Constraint):
     ----------
     triples : sequence of (i, j, k)
         Three different rows each.  Repeated and contradicting judgements are kept: people disagree, and each counts.
+        So a judgement of twice the weight is given twice.
     n : int
         The number of rows of X.
     """

@@ -94,7 +94,7 @@ def check_calibration(strategy: Any, min_rate: Any, beta: Any) -> None:
     if strategy in ("max_tpr", "max_tnr"):
         number(min_rate, "min_rate", least=0, most=1)
     if strategy == "f_beta":
-        number(beta, "beta", least=0)
+        number(beta, "beta")  # only its square is used
 
 
 def best_threshold(distance: Array, y: Array, strategy: str, min_rate: float | None, beta: float) -> float:

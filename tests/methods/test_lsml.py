@@ -79,6 +79,15 @@ def test_weights_decide_contradictions():
         mf.learn(X, quads, method="lsml", kernel="linear", weights=(1, 1, 1))
 
 
+def test_repeats_are_weights():
+    X, quads = data(p=5)
+    times = np.array([1, 3, 2, 1, 2])
+    repeated = mf.Quadruplets(np.repeat(quads.quads, times, axis=0), n=len(X))
+    one = mf.learn(X, quads, method="lsml", kernel="linear", weights=tuple(times.astype(float)), tol=1e-9)
+    two = mf.learn(X, repeated, method="lsml", kernel="linear", tol=1e-9)
+    assert_allclose(one.kernel.W, two.kernel.W, atol=1e-4)
+
+
 def test_comparisons_hold_more_often_after_learning():
     rng = np.random.default_rng(0)
     y = rng.integers(3, size=100)

@@ -159,6 +159,18 @@ def test_more_triplets_are_ranked_rightly():
     assert after > metric.report.outcome["ranked_before"] + 0.05
 
 
+def test_a_repeated_triplet_weighs_as_often_as_it_is_given():
+    program, _ = random_program(2)
+    i, j, k = np.array([(0, 1, 2), (3, 4, 5), (0, 2, 6)]).T
+    twice = np.repeat(np.arange(3), [2, 1, 3])
+    needed = np.array([0.5, 1.0, 0.7])
+    weighted = Program(program.Z, Judgements.of(i, j, k), needed, 2.0 * np.array([2, 1, 3]))
+    repeated = Program(program.Z, Judgements.of(i[twice], j[twice], k[twice]), needed[twice], np.full(6, 2.0))
+    one, two = (solve(p, tol=1e-9, max_iter=500, step=lambda n, gap: None) for p in (weighted, repeated))
+    np.testing.assert_allclose(one.W, two.W, atol=1e-4)
+    assert one.objective == pytest.approx(two.objective, rel=1e-8)
+
+
 def test_conformance():
     check_method("relevance")
 
