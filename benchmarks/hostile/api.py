@@ -106,7 +106,7 @@ def _use_on_others(trial: Trial, metric: Any, data: Rows, rng: Rng) -> None:
         _check_refused(trial, other, what.partition("(")[0])
     parts = answer if isinstance(answer, tuple) else (answer,)
     for part in parts:
-        part = in_memory(part)
+        part = trial.call("compute what is lazy", in_memory, part, foreign=(starts.Planted,))
         if isinstance(part, np.ndarray):
             trial.check(finite(part), Verdict.NAN, f"{what.partition('(')[0]} on other rows is not finite")
         elif isinstance(part, mf.Metric):

@@ -341,6 +341,8 @@ def attempt(attack: Callable[..., None], part: str, seed: int, number: int, fold
     """Run one case in this process."""
     import numpy as np
 
+    from metricforge.errors import InputError
+
     trial = Trial(folder)
     state, before = State.now(), reset_peak()
     try:
@@ -348,6 +350,8 @@ def attempt(attack: Callable[..., None], part: str, seed: int, number: int, fold
         attack(trial, rng_of(part, seed, number), *more)
     except Ended:
         pass
+    except InputError as error:  # of a lazy result that was computed later
+        trial.judge("computing what is lazy", error)
     except Exception:  # an error of the campaign, not of the library
         trial.find(Verdict.RAW, "the campaign itself", traceback.format_exc()[-1500:])
     state.compare(trial)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import whole_number
+from ..checks import shown, whole_number
 from ..errors import InputError
 
 Array = NDArray[Any]
@@ -20,6 +20,7 @@ def check_relevance(queries: Any, relevant: Any, n: int) -> tuple[Array, list[Ar
     ``relevant`` may also be one row per query.
     """
     q = _numbers(queries, "queries", n)
+    _check_lists(relevant, "relevant")
     if len(relevant) != len(q):
         raise InputError(f"relevant has {len(relevant)} entries for {len(q)} queries; give one list for each query")
     lists = [_numbers(np.atleast_1d(rows), f"relevant[{number}]", n) for number, rows in enumerate(relevant)]
@@ -31,6 +32,11 @@ def check_relevance(queries: Any, relevant: Any, n: int) -> tuple[Array, list[Ar
     return q, lists
 
 
+def _check_lists(given: Any, name: str) -> None:
+    if not isinstance(given, list | tuple | np.ndarray):
+        raise InputError(f"{name} must be a list with one entry for each query, got {shown(given)}")
+
+
 def triples_of(queries: Any, relevant: Any, n: int, irrelevant: Any, per_pair: int, seed: int) -> Array:
     """Return (query, relevant, not relevant) for every relevant row and ``per_pair`` others.
 
@@ -38,6 +44,8 @@ def triples_of(queries: Any, relevant: Any, n: int, irrelevant: Any, per_pair: i
     """
     n, per_pair = whole_number(n, "n"), whole_number(per_pair, "per_pair")
     q, good = check_relevance(queries, relevant, n)
+    if irrelevant is not None:
+        _check_lists(irrelevant, "irrelevant")
     if irrelevant is not None and len(irrelevant) != len(q):
         raise InputError(f"irrelevant has {len(irrelevant)} entries for {len(q)} queries; give one list for each query")
     rng = np.random.default_rng(seed)
@@ -60,6 +68,7 @@ def triples_of(queries: Any, relevant: Any, n: int, irrelevant: Any, per_pair: i
 
 def check_grades(relevant: list[Array], grades: Any) -> list[Array]:
     """Return the grade of every relevant row as int arrays, or raise InputError."""
+    _check_lists(grades, "grades")
     if len(grades) != len(relevant):
         raise InputError(f"grades has {len(grades)} entries for {len(relevant)} queries; give one list for each query")
     found = []
