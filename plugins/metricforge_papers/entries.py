@@ -43,7 +43,7 @@ class Entry:
 
 
 ENTRIES: tuple[Entry, ...] = (
-    Entry("idealized", "table2", "nearest-neighbour errors, learned from similar pairs", 5, peers=True),
+    Entry("idealized", "table2", "nearest-neighbour errors, learned from similar pairs", 50, peers=True),
     Entry("idealized", "table3", "clustering errors, learned from similar pairs", 5, peers=True),
     Entry("idealized", "table4", "nearest-neighbour errors and alignments, learned from labels", 5, peers=True),
     Entry("idealized", "figure1", "kernel matrices of the toy data", 10),
@@ -61,7 +61,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("simplenpkl", "table2", "clustering nine small data sets, and time", 10),
     Entry("simplenpkl", "table4", "clustering Adult, and time", 3),
     Entry("simplenpkl", "figure1", "convergence on a1a and a2a", 1),
-    Entry("simplenpkl", "figure2", "active choice of pairs on a1a", 10),
+    Entry("simplenpkl", "figure2", "active choice of pairs on a1a", 20),
 )
 QUICK_REPEATS = 2
 

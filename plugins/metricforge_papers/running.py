@@ -11,7 +11,7 @@ from metricforge.files import atomic as files
 from metricforge.pages import plotting
 from metricforge.shell import write_json, write_line
 
-from . import pages
+from . import checking, pages
 from .entries import Entry, find, reproduce
 from .printed import printed
 from .result import Result
@@ -19,6 +19,11 @@ from .result import Result
 
 def run(args: Namespace) -> None:
     """List all entries, or run those that were asked for and write the results."""
+    if args.check:
+        check(checking.check_folder(Path(args.out or "docs/results")), fix=args.fix, as_json=args.json)
+        return
+    if args.fix:
+        raise InputError("--fix needs --check")
     if args.paper is None and not args.quick:
         show_list(args.json)
         return
@@ -48,6 +53,20 @@ def run(args: Namespace) -> None:
         pages.refresh(folder)
     if args.json:
         write_json(_as_json(results, one=args.name is not None))
+
+
+def check(folder: Path, *, fix: bool, as_json: bool) -> None:
+    """Print what does not follow from the results, which is an error unless it is rewritten."""
+    found = checking.problems(folder)
+    if as_json:
+        write_json(found)
+    elif fix:
+        checking.repair(folder)
+        write_line(f"{len(found)} rewritten" if found else "nothing to rewrite")
+    elif not found:
+        write_line("every page, verdict and figure follows from its results")
+    if found and not fix:
+        raise InputError("; ".join(found) + "; metricforge reproduce --check --fix rewrites them")
 
 
 def out_folder(args: Namespace) -> Path | None:

@@ -1,0 +1,88 @@
+"""What ``metricforge reproduce --check`` verifies.
+
+Published pages follow from their JSON, verdicts from their rule, and the README's figures from results files.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from metricforge.errors import InputError
+
+from . import figures, pages
+from .entries import ENTRIES
+from .result import Result
+
+
+def problems(folder: Path) -> list[str]:
+    """Return a sentence for everything in a folder of results, and in the README above it, that does not follow."""
+    found = []
+    for entry in ENTRIES:
+        name = f"{entry.paper}-{entry.name}"
+        if not (folder / f"{name}.json").is_file():
+            found.append(f"{name}: not in {folder}")
+            continue
+        found += [f"{name}: {what}" for what in _entry(folder, name)]
+    if not _same(folder / "summary.md", pages.summary(pages.read(folder))):
+        found.append("summary.md does not follow from the results")
+    readme, results = sources(folder)
+    if readme is not None:
+        found += figures.wrong(readme.read_text(encoding="utf-8"), results)
+    return found
+
+
+def repair(folder: Path) -> None:
+    """Rewrite the pages, the verdicts, the summary and the README's rows from the results."""
+    pages.refresh(folder)
+    readme, results = sources(folder)
+    if readme is not None:
+        text = readme.read_text(encoding="utf-8")
+        readme.write_text(figures.rewritten(text, results), encoding="utf-8")
+
+
+def sources(folder: Path) -> tuple[Path | None, Path]:
+    """Return the README of the project that a folder belongs to, and its benchmarks' results; no README elsewhere."""
+    root = folder.resolve().parent.parent
+    readme, results = root / "README.md", root / "benchmarks" / "results"
+    there = readme.is_file() and results.is_dir() and figures.HEAD in readme.read_text(encoding="utf-8")
+    return (readme if there else None), results
+
+
+def _entry(folder: Path, name: str) -> list[str]:
+    content = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+    result = Result.from_dict(content)
+    found = []
+    if not _close(content["verdicts"], result.as_dict()["verdicts"]):
+        found.append("its verdicts do not follow from the rule")
+    drawn = (folder / f"{name}.png").is_file()
+    if not _same(folder / f"{name}.md", pages.markdown(replace(result, picture=b"drawn" if drawn else b""))):
+        found.append("its page does not follow from its JSON")
+    return found
+
+
+def _same(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_text(encoding="utf-8") == text
+
+
+def _close(a: Any, b: Any) -> bool:
+    """Return whether two trees agree, numbers to nine digits: versions of NumPy add up in different orders."""
+    if isinstance(a, list):
+        return isinstance(b, list) and len(a) == len(b) and all(map(_close, a, b))
+    if isinstance(a, dict):
+        return isinstance(b, dict) and a.keys() == b.keys() and all(_close(a[key], b[key]) for key in a)
+    if isinstance(a, float) and isinstance(b, float):
+        return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-9)
+    return bool(a == b)
+
+
+def check_folder(folder: Path) -> Path:
+    """Return the folder, if it exists."""
+    if not folder.is_dir():
+        raise InputError(
+            f"--out: there is no folder {str(folder)!r}; name the one with the results, such as docs/results"
+        )
+    return folder

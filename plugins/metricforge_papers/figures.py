@@ -1,0 +1,223 @@
+"""The figures of the README's table, each from the cells of a results file of the benchmarks.
+
+A `Figure` names the first cell of its row, the file, and the sentence with the values of the file in it.  `wrong` finds
+rows that do not follow from the files, and `rewritten` replaces them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+HEAD = "| what | figure | benchmark |"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A row of the README: what was measured, the benchmark, and what to say of the rows of its file."""
+
+    what: str
+    benchmark: str
+    say: Callable[[Sequence[Row]], str]
+
+    def line(self, results: Path) -> str:
+        """Return the row of the README that follows from the results."""
+        content = json.loads((results / f"{self.benchmark}.json").read_text(encoding="utf-8"))
+        return f"| {self.what} | {self.say(content['rows'])} | `{self.benchmark}` |"
+
+
+def only(rows: Sequence[Row], /, **where: Any) -> Row:
+    """Return the single row with these cells."""
+    (found,) = [row for row in rows if all(row[key] == value for key, value in where.items())]
+    return found
+
+
+def first_call(rows: Sequence[Row]) -> str:
+    """Say what the first call gains on the sets held out, and which peers it does not beat surely."""
+    held_out = [row for row in rows if row["half"] == "held-out"]
+    kinds = {"L": "labels", "P5": "five pairs a row", "P1": "one pair a row", "T": "triplets", "C": "groups"}
+    ours = {hints: only(held_out, hints=hints, metric="mf.learn") for hints in kinds}
+    gains = ", ".join(f"{kind} {ours[hints]['gain']}" for hints, kind in kinds.items())
+    peers = [row for row in held_out if row["metric"].startswith("metric-learn ")]
+    close = []
+    for row in peers:
+        ahead, error = (float(part.replace("−", "-")) for part in row["mf.learn ahead by"].split(" ± "))
+        if ahead <= 2 * error:
+            name = row["metric"].removeprefix("metric-learn ")
+            close.append(f"{name} on {kinds[row['hints']]} ({row['mf.learn ahead by']})")
+    beaten = "; surely ahead of every method of metric-learn measured there"
+    sets = ours["L"]["sets"].split(" of ")[0]
+    return (
+        f"{gains} points over standardised distances (mean of 1-NN, 5-NN and triplet accuracy, {sets} sets)"
+        + beaten
+        + (f" but {', '.join(close)}" if close else "")
+    )
+
+
+def idealized(rows: Sequence[Row]) -> str:
+    """Say how much faster the default and the relaxed program are."""
+    piqp, exact, relaxed = (
+        only(rows, N=5000, solver=name)["CPU s"] for name in ("piqp", "metricforge, exact PSD", "metricforge, relaxed")
+    )
+    return (
+        f"{piqp / exact:.0f} times as fast as PIQP, which solves the relaxed program (ours of that: "
+        f"{piqp / relaxed:.0f} times)"
+    )
+
+
+def ranges(values: Sequence[float]) -> str:
+    """Return the least and the largest value, to two digits beyond 100."""
+    shown = [f"{round(v, -len(str(int(v))) + 2):,.0f}" if v >= 200 else f"{v:.0f}" for v in values]
+    least, most = (shown[list(values).index(pick)] for pick in (min(values), max(values)))
+    return f"{least} to {most}"
+
+
+def classics(rows: Sequence[Row]) -> str:
+    """Say the ratios to metric-learn on the two larger sets."""
+    large = [row for row in rows if row["rows"] >= 1000]
+    lmnn, itml, nca = (
+        ranges([row["ratio"] for row in large if row["method"] == m and row["peer"] == f"ml-{m.upper()}"])
+        for m in ("lmnn", "itml", "nca")
+    )
+    ends = [row for row in large if row["method"] == "itml"]
+    worst = max(row["peer objective"] / row["our objective"] - 1 for row in ends)
+    return f"{lmnn}, {itml} (it ends {100 * worst:.0f} % above the optimum there) and {nca} times as fast in CPU time"
+
+
+def lpdesign_quality(rows: Sequence[Row]) -> str:
+    """Count the sets on which the mixtures have as many triplets right as ITML."""
+    directions, weak = (
+        sum(float(row[column]) >= float(row["ITML"]) for row in rows) for column in ("weak + directions", "weak")
+    )
+    n = len(rows)
+    return (
+        f"at least as many right as ITML on {directions} of {n} with directions, {weak} of {n} without; our penalties "
+        "chosen on the training triplets, ITML with metric-learn's own settings"
+    )
+
+
+def eigen(rows: Sequence[Row]) -> str:
+    """Say the ratio to ARPACK with the search for missed eigenvalues, and without it."""
+    ours = only(rows, data="a9a", r=390, eigensolver="lanczos")
+    plain = only(rows, data="a9a", r=390, eigensolver="arpack")["CPU s"] / ours["CPU s"]
+    return f"{ours['× ARPACK']:.1f} times as fast as ARPACK, both with the search for missed ones ({plain:.1f} without)"
+
+
+def knn(rows: Sequence[Row]) -> str:
+    """Say how much faster packed bits are than our exact search by products."""
+    exact, bits = (only(rows, data="a9a", search=s)["CPU s"] for s in ("exact", "hamming"))
+    return f"{exact / bits:.1f} times as fast as our exact search by matrix products"
+
+
+def gram(rows: Sequence[Row]) -> str:
+    """Say the ratios to scikit-learn."""
+    narrow, wide = (only(rows, kernel="RBF", d=d)["scikit-learn / ours"] for d in (16, 128))
+    return f"{narrow:.1f} and {wide:.2f} times as fast as scikit-learn"
+
+
+def kcr_scale(rows: Sequence[Row]) -> str:
+    """Say errors and time on Adult."""
+    row = only(rows, set="a9a", landmarks=200)
+    return (
+        f"test error {float(row['validated %']):.1f} % (raw 3-NN {float(row['raw 3-NN %']):.1f} %) after "
+        f"{row['CPU s']:.1f} CPU s"
+    )
+
+
+def krca_append(rows: Sequence[Row]) -> str:
+    """Say what a user sees: learn against update."""
+    seen = [row["mf.learn ÷ metric.update"] for row in rows if row["n_A"] >= 1000]
+    return f"{min(seen):.0f} to {max(seen):.0f} times as fast as `mf.learn` on all rows"
+
+
+def krca_scale(rows: Sequence[Row]) -> str:
+    """Say time and memory of the largest fit."""
+    row = only(rows, rows=500_000)
+    return f"{row['CPU seconds']:.1f} CPU s, {row['peak, GB']:.2f} GB"
+
+
+def lpdesign_lp(rows: Sequence[Row]) -> str:
+    """Say the ratio to the printed program."""
+    ratio = only(rows, n=128, solver="printed, simplex")["ratio (CPU)"]
+    return f"{ratio:.0f} times as fast as the printed program on HiGHS, in CPU time"
+
+
+def simplenpkl_million(rows: Sequence[Row]) -> str:
+    """Say time and memory of the largest fit."""
+    row = only(rows, rows=1_000_000, eigensolver="lanczos")
+    return f"{row['all, CPU s']:.0f} CPU s, {row['peak GB']:.1f} GB"
+
+
+def million(rows: Sequence[Row]) -> str:
+    """Say the memory of all processes together."""
+    krca, kcr, npkl = (float(only(rows, method=m)["together GB"]) for m in ("krca", "kcr", "simplenpkl"))
+    return f"{krca:.1f} (krca), {kcr:.1f} (kcr) and {npkl:.1f} GB (simplenpkl) in all processes together"
+
+
+def dask(rows: Sequence[Row]) -> str:
+    """Say the time of one worker over that of NumPy."""
+    name = "one worker / NumPy"
+    passes = {"Gram": "Gram", "features": "features", "kNN graph": "neighbours"}
+    found = [f"{only(rows, **{'pass': at})[name]:.2f} ({shown})" for at, shown in passes.items()]
+    return f"{', '.join(found)} times its time"
+
+
+def out_of_core(rows: Sequence[Row]) -> str:
+    """Say whether the methods finished and workers restarted."""
+    restarted = sum(row["restarted"] for row in rows)
+    size = float(rows[0]["file GB"])
+    methods = " and ".join(dict.fromkeys(row["method"] for row in rows))
+    times = "no worker" if not restarted else f"{restarted} workers"
+    return f"{methods} finish on {size:.1f} GB, {times} restarted"
+
+
+FIGURES: tuple[Figure, ...] = (
+    Figure(
+        "the first call `mf.learn(X, hints)` on data sets that had no part in choosing it", "first-call", first_call
+    ),
+    Figure("`idealized`, 5,000 pairs", "idealized-solvers", idealized),
+    Figure("`kcr`, Adult, 32,561 rows", "kcr-scale", kcr_scale),
+    Figure("`krca`, `metric.update` with a new pair of rows among 1,000 to 3,000", "krca-append", krca_append),
+    Figure("`krca`, 500,000 × 32 rows, 256 landmarks", "krca-scale", krca_scale),
+    Figure("`lpdesign`, 128 rows", "lpdesign-lp", lpdesign_lp),
+    Figure("`lpdesign`, held-out triplets of nine data sets", "lpdesign-quality", lpdesign_quality),
+    Figure("`simplenpkl`, a million rows, 64 eigenvectors", "simplenpkl-million", simplenpkl_million),
+    Figure(
+        "`lmnn`, `itml`, `nca` against metric-learn 0.7.0, to its objective, 1,617 and 2,000 rows", "classics", classics
+    ),
+    Figure("eigenvectors of Adult's graph, 390 of them", "simplenpkl-eigen", eigen),
+    Figure("neighbours of Adult's binary rows, exact", "knn", knn),
+    Figure("a Gaussian Gram matrix, 16 and 128 columns", "gram", gram),
+    Figure("a million rows on two workers, learn to neighbours", "million", million),
+    Figure("one dask worker against plain NumPy", "dask", dask),
+    Figure("a file larger than memory, on two workers of 1.2 GB", "out-of-core", out_of_core),
+)
+
+
+def measured(readme: str) -> list[str]:
+    """Return the rows of the README's table of figures."""
+    table = readme.split(HEAD + "\n", 1)[1]
+    return [line for line in table.split("\n\n", 1)[0].splitlines() if not re.fullmatch(r"[|\- ]+", line)]
+
+
+def wrong(readme: str, results: Path) -> list[str]:
+    """Return a sentence for each row that does not follow from the results, or that no figure covers."""
+    expected = [figure.line(results) for figure in FIGURES]
+    there = measured(readme)
+    return [
+        *(f"README.md lacks: {line}" for line in expected if line not in there),
+        *(f"README.md has a row that no results file gives: {line}" for line in there if line not in expected),
+    ]
+
+
+def rewritten(readme: str, results: Path) -> str:
+    """Return the README with every row of the table from the results."""
+    before, rest = readme.split(HEAD + "\n", 1)
+    _, after = rest.split("\n\n", 1)
+    lines = [HEAD, "|---|---|---|", *(figure.line(results) for figure in FIGURES)]
+    return before + "\n".join(lines) + "\n\n" + after
