@@ -23,7 +23,7 @@ def labels_to_pairs(labels: Labels, *, seed: int = 0) -> Pairs:
 
 def labels_to_chunklets(labels: Labels, *, seed: int = 0) -> Chunklets:
     """Return one group per class."""
-    return replace(Chunklets(labels.codes), dropped=labels.dropped)
+    return Chunklets(labels.codes, dropped=labels.dropped)
 
 
 def labels_to_triplets(labels: Labels, *, seed: int = 0) -> Triplets:

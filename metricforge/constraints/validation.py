@@ -14,6 +14,9 @@ from .indices import keyed_pairs, pair_keys
 
 Array = NDArray[Any]
 
+NARROW, ENCODED_ROWS = 2**16, 2**16
+"""Whole numbers within this range, or a quarter of the number of rows, are encoded by a table; rows encoded at a time.
+"""
 MOST_ROWS = 3 * 10**9
 """The number i n + j of a pair of rows must be below 2⁶³."""
 
@@ -46,7 +49,7 @@ def as_column(values: Any, name: str) -> Array:
     if hasattr(values, "to_numpy"):
         values = values.to_numpy()
     try:
-        A = np.array(values) if not isinstance(values, np.ndarray) else values.copy()
+        A = np.array(values) if not isinstance(values, np.ndarray) else values if _is_frozen(values) else values.copy()
     except (TypeError, ValueError):
         raise InputError(f"{name} must be 1-d with one value per row, got {shown(values)}") from None
     if A.dtype.kind in "US" and not isinstance(values, np.ndarray) and not all(isinstance(v, str) for v in values):
@@ -56,6 +59,11 @@ def as_column(values: Any, name: str) -> Array:
     if A.ndim != 1 or len(A) == 0:
         raise InputError(f"{name} must be 1-d with one value per row, got shape {A.shape}")
     return A
+
+
+def _is_frozen(values: Array) -> bool:
+    """Return whether an array is read-only and owns its data, as those that `freeze` made: it need not be copied."""
+    return values.base is None and not values.flags.writeable and values.dtype != object
 
 
 def is_missing(values: Array) -> Array:
@@ -71,14 +79,45 @@ def is_missing(values: Array) -> Array:
 
 
 def encode(values: Array, missing: Array, name: str) -> tuple[Array, Array]:
-    """Return class numbers (-1 where missing) and the sorted distinct values."""
+    """Return class numbers (-1 where missing) and the sorted distinct values.
+
+    Whole numbers in a small range take 8 bytes per row, and none where they are class numbers already.
+    """
+    known = values[~missing] if missing.any() else values
+    if known.dtype.kind in "iu" and len(known):
+        low, high = int(known.min()), int(known.max())
+        if high - low < NARROW + len(known) // 4:
+            return _encode_narrow(values, missing, low, high)
     codes = np.full(len(values), -1, dtype=np.int64)
     try:
-        classes, inverse = np.unique(values[~missing], return_inverse=True)
+        classes, inverse = np.unique(known, return_inverse=True)
     except TypeError:
-        kinds = sorted({type(v).__name__ for v in values[~missing].tolist()})
+        kinds = sorted({type(v).__name__ for v in known.tolist()})
         raise InputError(f"{name} mixes {' and '.join(kinds)}, which cannot be ordered; convert all to str") from None
     codes[~missing] = inverse
+    return codes, classes
+
+
+def _encode_narrow(values: Array, missing: Array, low: int, high: int) -> tuple[Array, Array]:
+    """Return class numbers and distinct values of whole numbers in low .. high, a block at a time."""
+    kind = values.dtype.type
+
+    def shifted(part: slice) -> Array:
+        known = values[part][~missing[part]]
+        return (known - kind(low)).astype(np.int64) if kind(0).dtype.kind == "u" else known.astype(np.int64) - low
+
+    parts = [slice(i, i + ENCODED_ROWS) for i in range(0, len(values), ENCODED_ROWS)]
+    present = np.zeros(high - low + 1, dtype=bool)
+    for part in parts:
+        present[shifted(part)] = True
+    classes = np.asarray([low + i for i in np.flatnonzero(present).tolist()], dtype=values.dtype)
+    numbered = low == 0 and present.all() and values.dtype == np.int64 and _is_frozen(values)
+    if numbered and (values[missing] == -1).all():
+        return values, classes
+    number = np.cumsum(present) - 1
+    codes = np.full(len(values), -1, dtype=np.int64)
+    for part in parts:
+        codes[part][~missing[part]] = number[shifted(part)]
     return codes, classes
 
 

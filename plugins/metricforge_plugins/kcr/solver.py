@@ -39,6 +39,8 @@ HELD_OUT, MOST_HELD_OUT = 0.1, 3000
 """The share and the maximal number of rows held out to validate the radius."""
 MOST_REFERENCE = 100_000
 """The maximal number of rows that vote on the held-out ones."""
+SCANNED_ROWS = 2**16
+"""Rows scanned at a time for one of every class."""
 TOL = 5e-2
 """The relative gap to reach: there, the objective is about 1 % above the optimum or nearer, and classification does not
 improve any more; the rest is the lower bound, which takes several times as many steps."""
@@ -214,7 +216,7 @@ class KCR(Solver):
 
     def _sample(self, labels: Labels, seed: int) -> Sample:
         """Choose the pairs, the rows that are compared and those that are held out."""
-        labelled = np.flatnonzero(labels.codes >= 0)
+        labelled = _labelled(labels.codes)
         n = len(labelled)
         if len(labels.classes) < 2:
             raise InputError(
@@ -233,16 +235,20 @@ class KCR(Solver):
         sampled = pairs != "all"
         validate = self.bandwidth == "validated" or (self.bandwidth == "auto" and sampled)
 
-        drawn = np.random.default_rng(seed).permutation(labelled)
+        drawn = labelled.copy()
+        np.random.default_rng(seed).shuffle(drawn)
         # one row of every class stays in the fit
-        first = np.zeros(n, dtype=bool)
-        first[np.unique(labels.codes[drawn], return_index=True)[1]] = True
-        kept, spare = drawn[first], drawn[~first]
-        held_out = spare[: min(MOST_HELD_OUT, round(HELD_OUT * n) or 1)] if validate else spare[:0]
-        pool = np.concatenate([kept, spare[len(held_out) :]])
+        first = _first_of_each(labels.codes, drawn, len(labels.classes))
+        kept = drawn[first]
+        held = min(n - len(first), MOST_HELD_OUT, round(HELD_OUT * n) or 1) if validate else 0
         least = min(GROUP, EACH * len(labels.classes))
-        rows = np.sort(pool[: max(2, most // least)] if sampled else pool)
-        return Sample(rows, np.sort(pool), np.sort(held_out), pairs, most, sampled)
+        most_rows = max(2, most // least) if sampled else n
+        spare = np.delete(drawn[: held + most_rows + len(first)], first[first < held + most_rows + len(first)])
+        del drawn
+        held_out = np.sort(spare[:held]).astype(np.int64)
+        rows = np.sort(np.concatenate([kept, spare[held:]])[:most_rows]).astype(np.int64)
+        pool = np.delete(labelled, np.searchsorted(labelled, held_out))
+        return Sample(rows, pool, held_out, pairs, most, sampled)
 
     def _maps(self, problem: Problem) -> tuple[FeatureMap, ...]:
         """Return the feature map of the kernel, or those of its summands."""
@@ -297,6 +303,27 @@ class Sample:
     pairs: str
     n_pairs: int
     sampled: bool
+
+
+def _labelled(codes: Array) -> Array:
+    """Return the numbers of labelled rows, in 4 bytes each: there may be as many as rows on a cluster."""
+    small = np.int32 if len(codes) < 2**31 else np.int64
+    unlabelled = codes < 0
+    if not unlabelled.any():
+        return np.arange(len(codes), dtype=small)
+    return np.flatnonzero(~unlabelled).astype(small)
+
+
+def _first_of_each(codes: Array, rows: Array, classes: int) -> Array:
+    """Return the first position in ``rows`` of every class, ascending, looking at a few rows at a time."""
+    first = np.full(classes, -1)
+    for i in range(0, len(rows), SCANNED_ROWS):
+        found, where = np.unique(codes[rows[i : i + SCANNED_ROWS]], return_index=True)
+        new = first[found] < 0
+        first[found[new]] = i + where[new]
+        if (first >= 0).all():
+            break
+    return np.sort(first)
 
 
 def _spread(Phi: Array, mean: Array) -> float:

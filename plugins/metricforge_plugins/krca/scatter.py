@@ -55,11 +55,13 @@ def scatter(map: FeatureMap, X: Any, groups: Groups, step: Callable[..., None] |
     Cost: O(n m (l + m)) time for l landmarks, and O(m²) memory besides one block of rows.  On dask every chunk is one
     task and m × m sums are transferred; rows are transferred only if many groups span several chunks.
     """
-    numbers = np.repeat(np.arange(len(groups.sizes)), groups.sizes)
+    small = np.min_scalar_type(-len(groups.sizes))  # codes are sent to the workers
+    numbers = np.repeat(np.arange(len(groups.sizes), dtype=small), groups.sizes)
     if groups.n <= FEW and not _rows.is_dask(X):  # a stream of small updates: one block, no group continues elsewhere
         return _inside(map.block(X[groups.order]), numbers)[0]
-    codes = np.full(_rows.count(X), -1)
+    codes = np.full(_rows.count(X), -1, dtype=small)
     codes[groups.order] = numbers
+    del numbers
     elsewhere = np.empty(0, dtype=int)
     if _rows.is_dask(X):
         step = None  # a worker cannot report progress
@@ -122,9 +124,10 @@ def _concatenated(parts: list[tuple[Array, Array, Array]], m: int) -> tuple[Arra
 
 def _split(codes: Array, chunks: tuple[int, ...]) -> tuple[Array, int]:
     """Return the groups with rows in more than one chunk, and the total number of their parts."""
-    ends = np.cumsum(chunks)
-    parts = np.concatenate([np.unique(codes[end - size : end]) for end, size in zip(ends, chunks, strict=True)])
-    times = np.bincount(parts[parts >= 0], minlength=1)
+    times = np.zeros(int(codes.max(initial=0)) + 1, dtype=np.int32)  # in how many chunks a group has rows
+    for end, size in zip(np.cumsum(chunks), chunks, strict=True):
+        found = np.unique(codes[end - size : end])
+        times[found[found >= 0]] += 1
     return np.flatnonzero(times > 1), int(times[times > 1].sum())
 
 

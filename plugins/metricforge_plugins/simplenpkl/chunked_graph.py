@@ -55,11 +55,12 @@ class ChunkedGraph:
 
     def matrix(self, pairs: SignedPairs, alpha: Array) -> Any:
         """Return A = Σ α_ij t_ij (E_ij + E_ji)/2 − L as a dask array of row blocks, which stay on the workers."""
-        T = pairs.matrix(alpha)
-        made = [
-            Value(_matrix_block, block, list(self.counts), start, T[start:stop])
-            for block, (start, stop) in zip(self.blocks, pairwise(self._bounds()), strict=True)
-        ]
+        entries = pairs.entries(alpha)
+        made = []
+        for block, (start, stop) in zip(self.blocks, pairwise(self._bounds()), strict=True):
+            mine = (entries[0] >= start) & (entries[0] < stop)
+            own = tuple(part[mine] for part in entries)
+            made.append(Value(_matrix_block, block, list(self.counts), start, own))
         evaluate(made, [])
         return as_array(made, self.sizes, sum(self.sizes), _empty_matrix())
 
@@ -157,7 +158,7 @@ def _totals(counts: Array) -> tuple[int, int]:
     return int(counts.sum()), int(np.count_nonzero(counts == 0))
 
 
-def _matrix_block(block: csr_array, counts: list[Array], start: int, pairs: csr_array) -> csr_array:
+def _matrix_block(block: csr_array, counts: list[Array], start: int, entries: tuple[Array, Array, Array]) -> csr_array:
     """Return rows of the pairs minus those of L = P − D^-1/2 S D^-1/2, eq. (3)."""
     from scipy.sparse import csr_array
 
@@ -168,6 +169,8 @@ def _matrix_block(block: csr_array, counts: list[Array], start: int, pairs: csr_
     smooth = csr_array((data, block.indices, block.indptr), shape=block.shape)
     where = np.flatnonzero(mine)
     diagonal = csr_array((np.ones(len(where)), (where, where + start)), shape=(size, n))
+    rows, columns, values = entries
+    pairs = csr_array((values, (rows - start, columns)), shape=(size, n))
     return csr_array(pairs + smooth - diagonal)
 
 

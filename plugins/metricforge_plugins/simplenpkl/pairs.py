@@ -35,11 +35,15 @@ class SignedPairs:
         """Return Σ α_ij t_ij (E_ij + E_ji)/2, so that tr(matrix K) = Σ α_ij t_ij K_ij."""
         from scipy.sparse import coo_array
 
+        rows, columns, values = self.entries(alpha)
+        return coo_array((values, (rows, columns)), shape=(self.n, self.n)).tocsr()
+
+    def entries(self, alpha: Array) -> tuple[Array, Array, Array]:
+        """Return rows, columns and values of the entries of `matrix`."""
         half = alpha * self.t / 2
         # int32 like those of the graph: sparse products read indices and values
         i, j = self.i.astype(np.int32), self.j.astype(np.int32)
-        rows, columns = np.concatenate([i, j]), np.concatenate([j, i])
-        return coo_array((np.concatenate([half, half]), (rows, columns)), shape=(self.n, self.n)).tocsr()
+        return np.concatenate([i, j]), np.concatenate([j, i]), np.concatenate([half, half])
 
     def agreement(self, V: Array, w: Array) -> Array:
         """Return t_ij K_ij for K = V diag(w) V', on the pairs only."""
@@ -68,8 +72,10 @@ def signed_pairs(constraint: Pairs, weights: str) -> SignedPairs:
     i, j = rows[:, 0], rows[:, 1]
     w = np.ones(len(t))
     if weights == "degree":
-        count = np.bincount(rows.ravel(), minlength=constraint.n).astype(np.float64)
-        w = 1 / np.sqrt(count[i] * count[j])
+        # not a count for each of the n rows: few of them may have a pair
+        _, place, count = np.unique(rows, return_inverse=True, return_counts=True)
+        at = count[place.reshape(rows.shape)].astype(np.float64)  # (p, 2)
+        w = 1 / np.sqrt(at[:, 0] * at[:, 1])
     return SignedPairs(i, j, t, w, constraint.n)
 
 
