@@ -46,6 +46,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--sets", default=",".join(DESIGN + NEW))
     parser.add_argument("--wrong", default="0,0.05,0.1", help="shares of wrong answers")
+    parser.add_argument("--variants", action="store_true", help="uncertain rows and line-ups too, at 0 %% wrong")
     parser.add_argument("--cache", type=Path, help="folder of the simulations; default: in the user's cache")
 
 
@@ -189,6 +190,7 @@ def run(
     seeds: int = 5,
     sets: str = ",".join(DESIGN + NEW),
     wrong: str = "0,0.05,0.1",
+    variants: bool = False,
     cache: Path | None = None,
 ) -> Table:
     names = ("wine", "vehicle") if quick else tuple(sets.split(","))
@@ -204,7 +206,7 @@ def run(
                     done.simulate(label, name, share, seed)
                 print(share, label, name, flush=True)
     for share in shares:
-        labels = RULES if share == 0 else (CONTROL, DEFAULT)  # the variants without wrong answers only
+        labels = tuple(RULES) if share == 0 and (variants or quick) else (CONTROL, DEFAULT)
         keys = [(label, name, seed) for label in labels for name in names for seed in range(seeds)]
         found = {key: done.simulate(*key[:2], share, key[2]) for key in keys}
         for part, inside in (("all", names), ("new", [n for n in names if n in NEW])):
