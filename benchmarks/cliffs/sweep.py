@@ -46,7 +46,10 @@ def fit(n, d):
     X = rng.normal(size=(n, d))
     X[np.arange(n), y] += 2
     labels = mf.Labels(y)
-    hints = labels if kind in (mf.Labels, mf.Chunklets) else labels.to(kind, seed=0)
+    if kind is mf.Targets:
+        hints = mf.Targets(X[:, 0] + y)
+    else:
+        hints = labels if kind in (mf.Labels, mf.Chunklets) else labels.to(kind, seed=0)
     signal.setitimer(signal.ITIMER_PROF, limit)
     started = time.process_time()
     try:

@@ -15,7 +15,7 @@ from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import Linear, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array
-from metricforge.space import LearnedKernel, Size, check_memory, space_bytes
+from metricforge.space import LearnedKernel, Size, check_memory, rows_seconds, space_bytes, space_seconds
 
 from .dual import Dual
 
@@ -214,4 +214,12 @@ def _bytes(size: Size) -> float:
     )
 
 
-METHOD = Method(constraint=Pairs, kernel=Standardized(Linear(), by="range"), solver=ITML(), rank=200, memory=_bytes)
+def _seconds(size: Size) -> float:
+    """Return the forecast CPU seconds of a fit; see docs/scaling.md."""
+    m, p = size.m, size.p
+    return rows_seconds(size) + space_seconds(size) + 1e-9 * (8 * p * m**2 + 400 * p * m)
+
+
+METHOD = Method(
+    constraint=Pairs, kernel=Standardized(Linear(), by="range"), solver=ITML(), rank=200, cost=_seconds, memory=_bytes
+)

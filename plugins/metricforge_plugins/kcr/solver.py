@@ -397,7 +397,7 @@ def seconds(size: Size) -> float:
     everything = size.n**2 <= N_PAIRS
     n = min(size.n, N_PAIRS // GROUP)
     pairs = n * n if everything else N_PAIRS
-    r, steps, checks = (20, 550, 11) if everything or size.representation == "exact" else (16, 100, 2)
+    r, steps, checks = (20, 550, 11) if everything or size.representation == "exact" else (24, 250, 6)
     step = 0.27 * r * (n * size.m + pairs) + pairs + 80 * r * size.m
     check = 0.16 * size.m**3 + 0.1 * n * size.m**2 + 60 * pairs
     return rows_seconds(size) + space_seconds(size, n) + 1e-9 * (0.1 * n * size.m**2 + steps * step + checks * check)

@@ -13,7 +13,7 @@ from metricforge.errors import InputError
 from metricforge.kernels import Linear, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array, blocks
-from metricforge.space import LearnedKernel, Size, space_bytes
+from metricforge.space import LearnedKernel, Size, rows_seconds, space_bytes, space_seconds
 
 EMBEDDINGS = ("weighted", "plain", "orthonormalized")
 ARRAYS = 5
@@ -157,4 +157,12 @@ def _bytes(size: Size) -> float:
     return max(space_bytes(size), 8 * (12 * size.m**2 + 3 * size.n * size.m))
 
 
-METHOD = Method(constraint=Labels, kernel=Standardized(Linear(), by="range"), solver=LFDA(), rank=200, memory=_bytes)
+def _seconds(size: Size) -> float:
+    """Return the forecast CPU seconds of a fit; see docs/scaling.md."""
+    n, m = size.n, size.m
+    return rows_seconds(size) + space_seconds(size) + 1e-9 * (n**2 * (7 + 0.05 * m))
+
+
+METHOD = Method(
+    constraint=Labels, kernel=Standardized(Linear(), by="range"), solver=LFDA(), rank=200, cost=_seconds, memory=_bytes
+)

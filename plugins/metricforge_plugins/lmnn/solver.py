@@ -14,7 +14,7 @@ from metricforge.errors import ConvergenceWarning
 from metricforge.kernels import Linear, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array
-from metricforge.space import LearnedKernel, Size, space_bytes
+from metricforge.space import LearnedKernel, Size, rows_seconds, space_bytes, space_seconds
 
 from .problem import Margins, coordinates, target_neighbours
 
@@ -218,4 +218,12 @@ def _bytes(size: Size) -> float:
     return max(space_bytes(size), 8 * ((2 * MEMORY + 28) * size.m**2 + 20 * size.n * size.m) + 9000 * size.n)
 
 
-METHOD = Method(constraint=Labels, kernel=Standardized(Linear(), by="range"), solver=LMNN(), rank=200, memory=_bytes)
+def _seconds(size: Size) -> float:
+    """Return the forecast CPU seconds of a fit where classes overlap; see docs/scaling.md."""
+    n, m = size.n, size.m
+    return rows_seconds(size) + space_seconds(size) + 1e-9 * (50 * n**2 + 350 * n * m**2)
+
+
+METHOD = Method(
+    constraint=Labels, kernel=Standardized(Linear(), by="range"), solver=LMNN(), rank=200, cost=_seconds, memory=_bytes
+)

@@ -505,7 +505,7 @@ def _as_ids(groups: Any) -> tuple[Any, ...]:
 
 def _seconds(size: Size) -> float:
     """Return the forecast CPU seconds of a fit with a base kernel on each column; see docs/scaling.md."""
-    return rows_seconds(size) + 1e-9 * 7.4e4 * size.n * size.d
+    return 0.1 + rows_seconds(size) + 1e-9 * size.n * (8e5 + 4.5e4 * size.d)
 
 
 def _bytes(size: Size) -> float:

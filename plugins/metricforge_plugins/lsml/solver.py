@@ -14,7 +14,7 @@ from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import Linear, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array
-from metricforge.space import LearnedKernel, Size, check_memory, space_bytes
+from metricforge.space import LearnedKernel, Size, check_memory, rows_seconds, space_bytes, space_seconds
 
 MEMORY = 20
 """Gradients that L-BFGS keeps."""
@@ -169,6 +169,18 @@ def _bytes(size: Size) -> float:
     return max(space_bytes(size), 8 * ((2 * MEMORY + 28) * size.m**2 + 7 * size.p * size.m))
 
 
+def _seconds(size: Size) -> float:
+    """Return the forecast CPU seconds of a fit; see docs/scaling.md."""
+    m, p = size.m, size.p
+    return rows_seconds(size) + space_seconds(size) + 1e-9 * (15 * p * m**2 + 200 * p * m + 1000 * p)
+
+
 METHOD = Method(
-    constraint=Quadruplets, kernel=Standardized(Linear(), by="range"), solver=LSML(), rank=200, order=10, memory=_bytes
+    constraint=Quadruplets,
+    kernel=Standardized(Linear(), by="range"),
+    solver=LSML(),
+    rank=200,
+    cost=_seconds,
+    order=10,
+    memory=_bytes,
 )

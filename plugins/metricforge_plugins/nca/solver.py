@@ -13,7 +13,7 @@ from metricforge.errors import InputError
 from metricforge.kernels import Linear, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array
-from metricforge.space import LearnedKernel, Size, check_start, space_bytes, start_factor
+from metricforge.space import LearnedKernel, Size, check_start, rows_seconds, space_bytes, space_seconds, start_factor
 
 from .objective import Softmax
 
@@ -176,4 +176,12 @@ def _bytes(size: Size) -> float:
     return max(space_bytes(size), 8 * ((2 * MEMORY + 28) * size.m**2 + 5 * size.n * size.m))
 
 
-METHOD = Method(constraint=Labels, kernel=Standardized(Linear(), by="range"), solver=NCA(), rank=200, memory=_bytes)
+def _seconds(size: Size) -> float:
+    """Return the forecast CPU seconds of a fit where classes overlap; see docs/scaling.md."""
+    n, m = size.n, size.m
+    return rows_seconds(size) + space_seconds(size) + 1e-9 * (n**2 * (600 + 5 * m))
+
+
+METHOD = Method(
+    constraint=Labels, kernel=Standardized(Linear(), by="range"), solver=NCA(), rank=200, cost=_seconds, memory=_bytes
+)

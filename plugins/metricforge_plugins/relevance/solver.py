@@ -176,7 +176,11 @@ def _squared_norms(Phi: Array, triples: tuple[Array, Array, Array], start: Array
 def cost(size: Size) -> float:
     """Return the forecast CPU seconds of a fit with three triplets a row."""
     r = size.m if size.m <= WIDEST else DIRECTIONS
-    return 0.05 + 1e-10 * (4 * size.n * size.m * (r if r < size.m else 1) + 15 * (4 * size.n * r**2 + 10 * r**3))
+    return (
+        0.05
+        + 1e-4 * size.n
+        + 1e-10 * (4 * size.n * size.m * (r if r < size.m else 1) + 15 * (4 * size.n * r**2 + 10 * r**3))
+    )
 
 
 def _bytes(size: Size) -> float:
