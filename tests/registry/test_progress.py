@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import metricforge as mf
-from metricforge.registry import progress
+from metricforge.registry import progress, registry
 from metricforge.registry.progress import Event
 
 
@@ -132,3 +132,33 @@ def test_a_notice_starts_at_the_margin(terminal):
     progress.clear()
     assert terminal.getvalue().endswith("a notice\n")  # there is nothing to remove
     progress.metricforge_step(Event("fit", done=True))
+
+
+@pytest.mark.parametrize(
+    ("options", "n", "d"),
+    [
+        ({"method": "lsml"}, 1500, 80),
+        ({"method": "itml"}, 800, 60),
+        ({"method": "simplenpkl", "kernel": "linear", "loss": "hinge", "B": 9e4, "C": 2.0, "tol": 1e-3}, 150, 8),
+    ],
+    ids=lambda value: value["method"] if isinstance(value, dict) else "",
+)
+def test_a_bar_never_stands_still_for_two_seconds(options, n, d):
+    """Between two events of a slow fit there are less than two seconds of CPU time."""
+    y = np.arange(n) % 4
+    X = np.random.default_rng(0).normal(size=(n, d))
+    X[np.arange(n), y] += 2
+    times: list[float] = []
+
+    class Clock:
+        @mf.hookimpl
+        def metricforge_step(self, event):
+            times.append(time.thread_time())
+
+    mf.register(Clock(), name="clock")
+    try:
+        mf.learn(X, mf.Labels(y), **options)
+    finally:
+        registry.unregister("clock")
+    assert len(times) > 3
+    assert np.diff(times).max() < 2
