@@ -33,6 +33,25 @@ def vehicle_hinge(split: int) -> dict[str, Any]:
     return vehicle(split, "hinge", 40_000.0)
 
 
+def vehicle_hinge_slack(split: int) -> dict[str, Any]:
+    return vehicle(split, "hinge", 16e6)
+
+
+def segment_squared(split: int) -> dict[str, Any]:
+    return segment(split, "squared_hinge", 1e-5)
+
+
+def segment_hinge(split: int) -> dict[str, Any]:
+    return segment(split, "hinge", 1e-3)
+
+
+def segment(split: int, loss: str, tol: float) -> dict[str, Any]:
+    X, y = mf.datasets.load("segment")
+    rows = np.random.default_rng(split).permutation(len(X))[:1000]
+    spread = np.where(X.std(axis=0) > 0, X.std(axis=0), 1)
+    return fit(((X - X.mean(axis=0)) / spread)[rows], y[rows], loss, 1e8, tol)
+
+
 def vehicle(split: int, loss: str, B: float) -> dict[str, Any]:
     X, y = mf.datasets.load("vehicle")
     rows = np.random.default_rng(split).permutation(len(X))[:400]

@@ -392,12 +392,14 @@ def seconds(size: Size) -> float:
 
     A step costs products of n × m features and of the n × r embedding, a pass over the pairs and vectors of L-BFGS;
     a certificate the eigenvalues of an m × m matrix.  All pairs, or as many features as rows, need several times the
-    steps of groups with landmarks where classes overlap much, and the forecast is for such data.
+    steps of few pairs with landmarks where classes overlap much, and the forecast is for such data.
     """
     everything = size.n**2 <= N_PAIRS
     n = min(size.n, N_PAIRS // GROUP)
     pairs = n * n if everything else N_PAIRS
-    r, steps, checks = (20, 550, 11) if everything or size.representation == "exact" else (24, 250, 6)
+    # the more of all pairs are compared, the more steps
+    share = 1.0 if everything or size.representation == "exact" else min(1.0, N_PAIRS / size.n**2)
+    r, steps, checks = 16 + 4 * share, max(100, 550 * share), max(2, 11 * share)
     step = 0.27 * r * (n * size.m + pairs) + pairs + 80 * r * size.m
     check = 0.16 * size.m**3 + 0.1 * n * size.m**2 + 60 * pairs
     return rows_seconds(size) + space_seconds(size, n) + 1e-9 * (0.1 * n * size.m**2 + steps * step + checks * check)
