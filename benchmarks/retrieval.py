@@ -66,17 +66,10 @@ def corpus_part(table: Table, name: str, corpus: Corpus, *, torch: bool) -> None
     mf.learn(rows[:50], mf.Triplets([(0, 1, 2)], n=50), method="relevance")  # imports
     fits = {title: timed(rows, T, 1e-3, kernel) for title, kernel in KERNELS.items()}
     chosen = max(fits, key=lambda title: corpus.scores(fits[title][0].adapter("query"), *corpus.validation(), K).ndcg)
-    learned = {
-        title: add(
-            f"relevance, {title}",
-            metric.adapter("query"),
-            seconds,
-            f"{told(metric)}{'; chosen' if title == chosen else ''}",
-        )
-        for title, (metric, seconds) in fits.items()
-    }[chosen]
-    metric, seconds = fits[chosen]
-    check_adapter(table, name, metric, corpus)
+    for title, (metric, seconds) in fits.items():
+        note = f"{told(metric)}{'; chosen' if title == chosen else ''}"
+        add(f"relevance, {title}", metric.adapter("query"), seconds, note)
+    check_adapter(table, name, fits[chosen][0], corpus)
     best = None
     for C in (0.01, 0.1):
         started = time.process_time()
@@ -94,17 +87,18 @@ def corpus_part(table: Table, name: str, corpus: Corpus, *, torch: bool) -> None
     weights, facts = found
     note = f"lr {facts['lr']}, {facts['epochs']} epochs; both learning rates to their end: {facts['all']:.1f} s"
     reached = add("PyTorch adapter", weights, facts["seconds"], note)
-    for tol in TOLERANCES:
-        loose, spent = timed(rows, T, tol, KERNELS[chosen])
-        if corpus.scores(loose.adapter("query"), *corpus.test(), K).ndcg >= reached:
-            add(f"relevance, {chosen}, tol={tol:g}", loose.adapter("query"), spent, told(loose))
-            ratio = facts["seconds"] / spent
-            table.notes.append(
-                f"{name}: PyTorch's nDCG@{K} in {ratio:.1f} × less CPU time than PyTorch took (target 10); to the "
-                f"certified gap 1e-3: {facts['seconds'] / seconds:.1f} × less, nDCG {learned:.4f} against {reached:.4f}"
-            )
-            return
-    table.notes.append(f"{name}: PyTorch's nDCG@{K} was not reached")
+    for title, kernel in KERNELS.items():
+        for tol in TOLERANCES:
+            loose, spent = timed(rows, T, tol, kernel)
+            if corpus.scores(loose.adapter("query"), *corpus.test(), K).ndcg >= reached:
+                add(f"relevance, {title}, tol={tol:g}", loose.adapter("query"), spent, told(loose))
+                table.notes.append(
+                    f"{name}, {title}: PyTorch's nDCG@{K} in {facts['seconds'] / spent:.1f} × less CPU time than it "
+                    f"took (target 10); to the certified gap 1e-3: {facts['seconds'] / fits[title][1]:.1f} × less"
+                )
+                break
+        else:
+            table.notes.append(f"{name}, {title}: PyTorch's nDCG@{K} was not reached")
 
 
 def timed(rows: np.ndarray, T: mf.Triplets, tol: float, kernel: mf.Kernel) -> tuple[mf.Metric, float]:
