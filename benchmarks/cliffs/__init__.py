@@ -103,6 +103,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--step", type=float, default=1.5, help="factor between the sizes of the sweep (default 1.5)")
     parser.add_argument("--budget", type=float, default=900, help="CPU seconds of the sweep of a method (default 900)")
     parser.add_argument("--measurements", help="file that keeps all measurements, from which a stopped run continues")
+    parser.add_argument(
+        "--show", action="store_true", help="measure nothing, and show what the file of measurements has"
+    )
     parser.add_argument("--methods", help="methods of the sweep, separated by commas (default: all)")
 
 
@@ -117,9 +120,10 @@ def run(
     step: float = 1.5,
     budget: float = 900,
     measurements: str | None = None,
+    show: bool = False,
     methods: str | None = None,
 ) -> Table:
-    kept = Measurements(None if measurements is None else Path(measurements))
+    kept = Measurements(None if measurements is None else Path(measurements), complete=show)
     wanted = None if rows is None else rows.split(",")
     chosen = [row for row in ROWS if wanted is None or row.point in wanted or row.function in wanted]
     if quick:

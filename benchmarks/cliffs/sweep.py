@@ -108,6 +108,8 @@ def swept(
 def summary(name: str, found: list[list[Any]], wanted: int) -> str:
     """Return a sentence on the points of a method."""
     ended = [point for point in found if point[2] != "stopped"]
+    if not found:
+        return f"sweep, {name}: not run"
     if not ended:
         return f"sweep, {name}: no point within {LIMIT:.0f} CPU s"
     ratio, n, d = max((seconds / forecast, n, d) for n, d, _, _, seconds, forecast in ended)
@@ -124,6 +126,10 @@ def summary(name: str, found: list[list[Any]], wanted: int) -> str:
 def one_method(name: str, wanted: list[tuple[int, int]], budget: float, kept: Measurements) -> list[list[Any]]:
     """Return [n, d, representation, rank, CPU s, forecast s] of points measured in one warm process, or kept."""
     threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    found: list[list[Any]] = []
+    if kept.complete:
+        keys = (["sweep", name, n, d] for n, d in wanted)
+        return sorted(kept.get(key, list) for key in keys if key in kept)
     worker = subprocess.Popen(
         [sys.executable, "-P", "-c", WORKER, name, f"{LIMIT:.1f}"],
         stdin=subprocess.PIPE,
@@ -133,7 +139,6 @@ def one_method(name: str, wanted: list[tuple[int, int]], budget: float, kept: Me
     )
     assert worker.stdin is not None
     assert worker.stdout is not None
-    found: list[list[Any]] = []
     spent = 0.0
     for n, d in wanted:
         if any(point[2] == "stopped" and point[0] <= n and point[1] <= d for point in found):

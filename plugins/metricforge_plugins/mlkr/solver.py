@@ -13,7 +13,7 @@ from metricforge.errors import InputError
 from metricforge.kernels import Linear, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array, blocks
-from metricforge.space import LearnedKernel, Size, check_start, space_bytes, start_factor
+from metricforge.space import LearnedKernel, Size, check_start, rows_seconds, space_bytes, space_seconds, start_factor
 
 BLOCK = 2**25
 """Memory of a block of distances, in bytes."""
@@ -145,6 +145,18 @@ def _bytes(size: Size) -> float:
     return max(space_bytes(size), 8 * ((2 * MEMORY + 28) * size.m**2 + 5 * size.n * size.m))
 
 
+def _seconds(size: Size) -> float:
+    """Return the forecast CPU seconds of a fit; see docs/scaling.md."""
+    n, m = size.n, size.m
+    return 0.3 + rows_seconds(size) + space_seconds(size) + 1e-9 * n**2 * (600 + 5 * m)
+
+
 METHOD = Method(
-    constraint=Targets, kernel=Standardized(Linear(), by="range"), solver=MLKR(), rank=200, order=10, memory=_bytes
+    constraint=Targets,
+    kernel=Standardized(Linear(), by="range"),
+    solver=MLKR(),
+    rank=200,
+    order=10,
+    cost=_seconds,
+    memory=_bytes,
 )
