@@ -13,7 +13,7 @@ from typing import Any
 
 from metricforge.errors import InputError
 
-from . import figures, pages
+from . import figures, pages, statistics
 from .entries import ENTRIES
 from .result import Result
 
@@ -29,6 +29,9 @@ def problems(folder: Path) -> list[str]:
         found += [f"{name}: {what}" for what in _entry(folder, name)]
     if not _same(folder / "summary.md", pages.summary(pages.read(folder))):
         found.append("summary.md does not follow from the results")
+    lines = statistics.read(folder)
+    if lines is not None and not _same(folder / f"{statistics.NAME}.md", statistics.page(lines)):
+        found.append(f"{statistics.NAME}.md does not follow from {statistics.NAME}.json")
     readme, results = sources(folder)
     if readme is not None:
         found += figures.wrong(readme.read_text(encoding="utf-8"), results)
@@ -38,6 +41,9 @@ def problems(folder: Path) -> list[str]:
 def repair(folder: Path) -> None:
     """Rewrite the pages, the verdicts, the summary and the README's rows from the results."""
     pages.refresh(folder)
+    lines = statistics.read(folder)
+    if lines is not None:
+        (folder / f"{statistics.NAME}.md").write_text(statistics.page(lines), encoding="utf-8")
     readme, results = sources(folder)
     if readme is not None:
         text = readme.read_text(encoding="utf-8")

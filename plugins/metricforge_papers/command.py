@@ -10,7 +10,11 @@ from metricforge import Command
 def arguments(parser: ArgumentParser) -> None:
     """Add the arguments of the command."""
     add = parser.add_argument
-    add("paper", nargs="?", help="idealized, kcr, krca, lpdesign, simplenpkl or all (default: list what there is)")
+    add(
+        "paper",
+        nargs="?",
+        help="idealized, kcr, krca, lpdesign, simplenpkl, all, or data: their data sets (default: list)",
+    )
     add("name", nargs="?", help="such as table4 or figure1 (default: all of the paper)")
     add("--repeats", type=int, metavar="N", help="number of repeats (default: what the list says)")
     add("--seed", type=int, default=0, help="same seed, same numbers except times (default: 0)")

@@ -20,6 +20,7 @@ from metricforge.metric import Metric
 from metricforge.pages import plotting
 from metricforge.tasks import alignment, constrained_kmeans
 
+from . import starts
 from .defaults import by_default
 from .experiment import DEFAULT, PRINTED, TUNED, Run
 from .peers import peer_results
@@ -50,6 +51,8 @@ TUNING = (
     "first five repeats and used in turn; rbf with γ = 1 / median squared distance of the rows learned from"
 )
 COMPONENTS = 0.7
+STARTED = ("colon", "lymphoma", "wine", "soybean")
+"""Sets on which the features before learning are in doubt."""
 XINGS = "Xing"
 XING = ("toy", "soybean", "wine")
 """The sets for which the paper has Xing's metric, with the linear kernel only."""
@@ -86,10 +89,19 @@ def score(L, z):
 def table2(run: Run) -> Result:
     """Classify by the nearest neighbour after learning from pairs."""
     classify(run, lambda y, seed: Pairs.from_labels(y, components=COMPONENTS, seed=seed), aligned=False)
+    names = [n for n in STARTED if not run.quick and run.load(SETS[n][0], n) is not None]
+    for _, name, seed in run.each([("start", name, seed) for name in names for seed in run.seeds()]):
+        for way, (nearest, clusters) in starts.errors(*rows_of(name, seed), SETS[name][1], seed).items():
+            run.add("Euclidean 1-NN error % after", name, way, nearest)
+            run.add("Euclidean k-means error % after", name, way, clusters)
     return run.result(
         "similar pairs of the training part until 70 % connected components, as many dissimilar pairs, and the "
         f"closure of both (the paper does not say what is dissimilar); {TUNING}, by 30 % of the pairs held out.",
-        why=WINE + " The rest depends on how dissimilar pairs are made, which the paper does not say.",
+        why="Tested on what the paper prints before learning (last two tables; nearest neighbour 28.75, 14.17, 28.03 "
+        "and 2.82, k-means of its Table 3 22.85, 20.50, 28.13 and 16.37 on colon, lymphoma, wine and soybean): wine is "
+        "raw, 12 of 13 features, and soybean is raw; k-means on colon is that of logarithms with standardised rows; no "
+        "way lands on lymphoma. From raw wine our constants, chosen by held-out pairs, do not find its 12 %; the "
+        "default, which scales columns, has less.",
     )
 
 
@@ -124,14 +136,14 @@ def classify(run: Run, hint: Any, *, aligned: bool) -> None:
         after = fitted(X, relations, kernel, solver)
         printed = fitted(X, relations, kernel, replace(solver, psd="paper"))
         for column, metric in (("Euclidean", before), ("learned", after), (UNPROJECTED, printed)):
-            run.add("error %", row, column, nearest_error(metric, y, A, truth))
+            run.add("error %", row, column, metric_error(metric, y, A, truth))
         if aligned:
             for part, (rows, labels) in {"training": (X, y), "test": (A, truth)}.items():
                 for when, metric in (("before", before), ("after", after)):
                     run.add("alignment", row, f"{part} {when}", alignment(labels, K=metric.kernel(rows)))
     for name, seed in run.each(without_kernel(todo)):
         (X, y), (A, truth) = split(name, seed)
-        error = nearest_error(by_default("idealized", X, hint(y, seed), seed), y, A, truth)
+        error = metric_error(by_default("idealized", X, hint(y, seed), seed), y, A, truth)
         for row in rows_with(todo, name):
             run.add("error %", row, OURS, error)
     add_xing(run, "error %", todo, hint)
@@ -240,7 +252,7 @@ def rows_with(todo: Sequence[tuple[str, str, int]], name: str) -> list[str]:
     return list(dict.fromkeys(f"{name}, {kernel}" for other, kernel, _ in todo if other == name))
 
 
-def nearest_error(metric: Metric, y: Array, A: Array, truth: Array) -> float:
+def metric_error(metric: Metric, y: Array, A: Array, truth: Array) -> float:
     """Return the error in percent of the nearest row that was learned from."""
     nearest = metric.neighbors(A, k=1)[0][:, 0]
     return 100 * float(np.mean(y[nearest] != truth))

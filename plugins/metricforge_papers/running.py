@@ -11,7 +11,7 @@ from metricforge.files import atomic as files
 from metricforge.pages import plotting
 from metricforge.shell import write_json, write_line
 
-from . import checking, pages
+from . import checking, pages, statistics
 from .entries import Entry, find, reproduce
 from .printed import printed
 from .result import Result
@@ -24,6 +24,9 @@ def run(args: Namespace) -> None:
         return
     if args.fix:
         raise InputError("--fix needs --check")
+    if args.paper == statistics.NAME:
+        show_data(args)
+        return
     if args.paper is None and not args.quick:
         show_list(args.json)
         return
@@ -53,6 +56,19 @@ def run(args: Namespace) -> None:
         pages.refresh(folder)
     if args.json:
         write_json(_as_json(results, one=args.name is not None))
+
+
+def show_data(args: Namespace) -> None:
+    """Print the data sets of the papers beside ours, and write them where asked."""
+    lines = statistics.measured()
+    if args.out is not None:
+        folder = out_folder(args)
+        assert folder is not None
+        statistics.write(folder)
+    if args.json:
+        write_json(lines)
+    else:
+        write_line(statistics.page(lines))
 
 
 def check(folder: Path, *, fix: bool, as_json: bool) -> None:

@@ -403,6 +403,18 @@ def test_progress_is_told(no_data):
     assert own[-1].done
 
 
+def test_the_data_sets_are_on_one_page(data_folder, tmp_path, capsys):
+    from metricforge_papers import statistics
+
+    assert cli.main(["reproduce", "data", "--out", str(tmp_path)]) == 0
+    assert "| lpdesign, Table 1 | Wine | `wine` | 178 (178) | 13 (13) | 3 (3) |" in capsys.readouterr().out
+    assert (tmp_path / "data.json").read_text() == (RESULTS / "data.json").read_text()
+    assert (RESULTS / "data.md").read_text() == statistics.page(json.loads((RESULTS / "data.json").read_text()))
+    lines = statistics.measured()
+    assert {line["paper"] for line in lines} == set(PAPERS)
+    assert sum(line["ours"] == line["printed"] for line in lines) == 36
+
+
 def test_unknown_names():
     with pytest.raises(UnknownNameError):
         find("simplenpk")
