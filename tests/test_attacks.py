@@ -139,6 +139,17 @@ CALLS = {
     "few pairs": lambda: mf.learn(X, Y, method="kcr", n_pairs=1),
     "a list of hints": lambda: mf.learn(X, [mf.Labels(Y), mf.Pairs([(0, 1)], n=30)]),
     "an index beyond integers": lambda: mf.Pairs([[1e300, 0]], n=30),
+    "a small integer as option": lambda: mf.learn(X, Y, method="lpdesign", n_directions=np.int8(3)),
+    "a huge tolerance": lambda: mf.learn(X, Y, method="nca", tol=1e300),
+    "text as number of neighbours": lambda: mf.learn(X, Y, method="euclidean").index(k="3"),
+    "text as number of clusters": lambda: mf.tasks.clusters_by_silhouette(X, tried=(2, "3")),
+    "complex numbers": lambda: mf.psd.factor(np.eye(3) * 1j),
+    "the largest floats": lambda: mf.eigen.top(np.array([[0, 1.7e308], [-1.7e308, 0]]), 1),
+    "cells that are no numbers": lambda: mf.MetricLearner("krca").fit(
+        np.array([[{}, 1], [2, 3]], dtype=object), [0, 1]
+    ),
+    "no relevant rows": lambda: mf.tasks.hard_negatives(X, [0, 1], None),
+    "distances beyond 1e17": lambda: mf.classics.NCA(random_state=0).fit(1e12 * X, Y),
 }
 
 
@@ -153,6 +164,59 @@ def _wide(rows):
 def test_a_call_is_answered_or_refused_without_raw_errors_and_warnings(call):
     with contextlib.suppress(InputError):
         CALLS[call]()
+
+
+def test_a_number_of_directions_that_takes_for_ever_is_refused(monkeypatch):
+    monkeypatch.setenv("METRICFORGE_MEMORY", "1GB")
+    with pytest.raises(MemoryBudgetError, match="n_directions=1000000000 would take"):
+        mf.learn(X, Y, method="lpdesign", n_directions=10**9)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-8, 1e30])
+def test_the_residual_of_krca_does_not_depend_on_the_scale(scale):
+    """The Gram matrix of tiny rows was added to the diagonal of its root, in which it vanished."""
+    rows = RNG.normal(size=(14, 16))
+    report = mf.learn(scale * rows, np.arange(14) % 2, method="krca", kernel=mf.kernels.Linear()).report
+    assert report.representation == "exact"
+    assert report.gap < 1e-12
+
+
+def test_lpdesign_does_not_depend_on_the_order_of_rows():
+    order = RNG.permutation(30)
+    place = np.argsort(order)
+    triplets = mf.Triplets.from_labels(Y, n_triplets=80, seed=0)
+    one = mf.learn(X, triplets, method="lpdesign", bases="weak+directions")
+    two = mf.learn(X[order], mf.Triplets(place[triplets.triples], n=30), method="lpdesign", bases="weak+directions")
+    np.testing.assert_allclose(two.report.objective, one.report.objective, rtol=1e-9)
+
+
+@pytest.mark.parametrize("wrong", ["text", "nan"])
+def test_a_kernel_of_a_file_has_finite_numbers_only(tmp_path, wrong):
+    """The digest of a forged file is valid, so the content must be checked."""
+    path = tmp_path / "forged.metric"
+    metric = mf.learn(X @ X.T, Y, method="krca", kernel=mf.kernels.Precomputed())
+    root = metric.start.root
+    object.__setattr__(metric.start, "root", root.astype(str) if wrong == "text" else np.full_like(root, np.nan))
+    metric.save(path)
+    with pytest.raises(ModelFileError, match="not an array of finite numbers"):
+        mf.load(path)
+
+
+ITERATIVE = sorted(e.name for e in mf.methods() if "solver__max_iter" in mf.MetricLearner(e.name).get_params())
+
+
+@pytest.mark.parametrize("method", ITERATIVE)
+@pytest.mark.filterwarnings("ignore::metricforge.errors.ConvergenceWarning")
+def test_the_limit_of_iterations_is_reached_and_ends_a_fit(method):
+    """Each loop of a solver has a bound; with max_iter=2 and a tolerance out of reach it is this one."""
+    rng = np.random.default_rng(3)
+    rows, y = rng.normal(size=(60, 4)), rng.integers(0, 3, size=60)
+    hint = mf.Targets(rows[:, 0]) if method == "mlkr" else mf.Labels(y)
+    options = {"loss": "hinge"} if method == "simplenpkl" else {}
+    report = mf.learn(rows, hint, method=method, max_iter=2, tol=1e-12, **options).report
+    assert report.n_iter <= 2
+    assert report.status in ("iteration_limit", "stalled", "optimal", "truncated", "stationary")
+    assert report.status == "iteration_limit" or report.n_iter <= 1 or report.gap < 1e-6 * max(1, abs(report.objective))
 
 
 def _header(shape):
