@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,7 +132,9 @@ def constrained_kmeans(
         from sklearn.cluster import KMeans
 
         kmeans = KMeans(n_clusters, n_init=n_init, max_iter=max_iter, tol=0.0, random_state=seed % 2**32)
-        kmeans.fit(S, sample_weight=weight)
+        with warnings.catch_warnings():  # scikit-learn's, on fewer different rows than clusters
+            warnings.simplefilter("ignore")
+            kmeans.fit(S, sample_weight=weight)
         super_labels, n_iter, centers = kmeans.labels_, kmeans.n_iter_, kmeans.cluster_centers_
     labels = super_labels[component].astype(np.int64)
     used, dense = np.unique(labels, return_inverse=True)

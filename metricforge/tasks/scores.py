@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import first_rows, one_of
+from ..checks import first_rows, one_of, shown
 from ..constraints import Constraint, Distances, Labels, Satisfied, Triplets, row_auc
 from ..errors import InputError
 from ..kernels import Kernel, Linear
@@ -41,6 +41,8 @@ def satisfied(
     """
     kernel = kernel_of(metric)
     X = kernel.check(X, "X")
+    if not isinstance(constraint, Constraint):
+        raise InputError(f"constraint must be a Constraint such as mf.Pairs, got {shown(constraint)}")
     constraint.check(count(X))
     return constraint.satisfied(Distances(kernel, X, seed))
 

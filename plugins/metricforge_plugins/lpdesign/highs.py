@@ -235,7 +235,8 @@ class Master:
         present = 10 * max(1.0, float((np.abs(alpha[:k]) / self._share).max()), float(np.abs(alpha[k:]).sum()))
         most = np.full(len(self._group_size), np.inf)
         if self._gamma1 > 0:
-            most = upper * self._group_size / self._gamma1
+            with np.errstate(over="ignore"):  # no bound, if γ1 is next to nothing
+                most = upper * self._group_size / self._gamma1
         if not self._signed:
             by_cost = np.zeros(len(most))
             each = np.divide(upper, cost * self._share, out=np.full(k, np.inf), where=cost > 0)

@@ -136,7 +136,8 @@ class LSML(Solver):
 
 def objective(L: Array, near: Array, far: Array, weights: Array) -> tuple[float, Array]:
     """Return the objective and its gradient in L (m, m); differences are (p, m).  Infinite where L is singular."""
-    sign, logdet = np.linalg.slogdet(L)
+    with np.errstate(invalid="ignore"):  # a step of the line search may be far too long
+        sign, logdet = np.linalg.slogdet(L)
     if sign == 0 or not np.isfinite(logdet):
         return np.inf, np.zeros_like(L)
     loss, H = _comparisons(L, near, far, weights)
