@@ -142,8 +142,10 @@ def run(
         f"before: commit {before}; CPU seconds of one BLAS thread, warm, least of the splits",
         f"error: 1-NN on held-out rows, mean of {splits} splits; difference: now minus before in points, on the splits "
         "that both ran, with the standard error of the paired difference",
-        f"a measurement over {limit:.0f} CPU seconds is stopped",
+        "a measurement that takes too long is stopped",
     ]
+    if show:
+        table.notes.append("put together from several runs, on cores that other work kept busy; the rest was not run")
     if sweep:
         from .sweep import swept
 
