@@ -8,6 +8,7 @@ inside the training part.
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 
 from metricforge import datasets
 from metricforge.constraints import Triplets
-from metricforge.errors import SolverError
+from metricforge.errors import ConvergenceWarning, SolverError
 from metricforge.kernels import RBF, Kernel, Polynomial
 from metricforge.learning import learn
 from metricforge.metric import Metric
@@ -341,11 +342,15 @@ def add_printed_program(run: Run, name: str, s: int, part: dict[str, Array]) -> 
     from metricforge_plugins.lpdesign.solver import LPDesign
 
     try:
-        with quiet():  # it warns that all weights are zero, which the figure shows
+        # it logs that all weights are zero, which the figure shows
+        with quiet(), warnings.catch_warnings(record=True, category=ConvergenceWarning) as unfinished:
+            warnings.simplefilter("always", ConvergenceWarning)
             metric = fitted(part, LPDesign.paper(LEAST, LEAST), s)
     except SolverError as error:
         run.lack(f"the printed program on {name}, split {s}: {error}")
         return
+    for one in unfinished:
+        run.lack(f"the printed program on {name}, split {s}: {one.message}")
     run.add(PERCENT, name, "weak, printed program", percent(metric.kernel, part))
 
 

@@ -930,7 +930,7 @@ def test_the_kernel_on_a_direction():
         ({"widths": ()}, "widths must be a list, each entry a finite number above 0"),
         ({"widths": (1, -1)}, "widths must be"),
         ({"widths": 2.0}, "widths must be"),
-        ({"cone": "psd"}, "cone='psd' is unknown; known: change-of-basis, dd, nonneg, sdp"),
+        ({"cone": "psd"}, "cone='psd' is unknown; did you mean 'sdp'"),
         ({"sparsity": -1}, "sparsity must be a finite number of at least 0"),
         ({"trace": np.inf}, "trace must be a finite number of at least 0"),
         ({"white": 1}, "white must be True or False"),
