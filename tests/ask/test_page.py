@@ -62,6 +62,7 @@ def answer(page, server, session):
 def test_thirty_answers_by_keys_then_undo_and_reload(page, tmp_path):
     session = mf.ask.Session(X, tmp_path / "a.jsonl", by="eva")
     with serving(session) as server:
+        server.desk.command = "metricforge learn d.csv --answers a.jsonl"
         opened(page, server)
         assert page.url.endswith(f":{server.port}/")  # the token is not in the address any more
         for _ in range(30):
@@ -78,6 +79,7 @@ def test_thirty_answers_by_keys_then_undo_and_reload(page, tmp_path):
         page.keyboard.press("Escape")
         page.keyboard.press("Escape")
         assert page.is_visible("#command")
+        assert page.inner_text("#command") == server.desk.command  # as it is copied, wherever its lines break
         page.click("text=Cannot say")
         page.wait_for_selector("#facts dd >> text=29")
     again = mf.ask.Session(X, tmp_path / "a.jsonl", by="eva")
@@ -208,8 +210,32 @@ def test_every_control_has_a_name_and_can_be_reached(page):
 
 
 def test_a_program_that_has_stopped_is_said(page):
-    with serving() as server:
+    columns = {f"column {k}": np.random.default_rng(k).normal(size=40) for k in range(40)}
+    page.set_viewport_size({"width": 400, "height": 700})
+    with serving(cards=mf.ask.Cards(columns)) as server:
         opened(page, server)
     page.keyboard.press("a")
     page.wait_for_selector("#message.error")
     assert "Your answers are kept" in page.inner_text("#message")
+    box = page.locator("#message").bounding_box()
+    assert box["y"] + box["height"] <= 700  # without scrolling past the cards
+
+
+def test_the_last_answer_ends_the_page(page):
+    rows = np.random.default_rng(0).normal(size=(6, 2))
+    session = mf.ask.Session(rows)
+    with serving(session, mf.ask.Cards({"a": rows[:, 0]})) as server:
+        opened(page, server)
+        while server.desk._current is not None:
+            press(page, "a")
+        assert "Every row has been placed" in page.inner_text("#question")
+        assert page.inner_text("#message") == "Your answers are kept. You may close this page."
+        assert not page.is_visible("#command")  # a session of a program has none
+
+
+def test_a_triplet_on_a_narrow_screen_has_its_alternatives_side_by_side(page):
+    page.set_viewport_size({"width": 400, "height": 800})
+    with serving(mf.ask.Session(X, rule="triplets")) as server:
+        opened(page, server)
+        head, first, second = (page.locator(".card").nth(place).bounding_box() for place in range(3))
+    assert first["y"] == second["y"] >= head["y"] + head["height"]

@@ -173,7 +173,8 @@ function progress(state) {
   }
   if (known.groups.length) rows.push(["rows placed", known.placed], ["groups", known.groups.length]);
   if (known.foretold !== null) {
-    rows.push(["held-out answers predicted", `${percent(known.foretold)} (${percent(known.interval[0])} to ${percent(known.interval[1])})`]);
+    const [low, high] = known.interval;
+    rows.push(["held-out answers predicted", percent(known.foretold)], ["95 % interval", `${Math.round(100 * low)} to ${percent(high)}`]);
   }
   if (known.contradictions) {
     const named = state.contradictions.map((pair) => pair.join(" – ")).join(", ");
@@ -198,7 +199,8 @@ function progress(state) {
   groups(state);
   byId("advice").textContent = known.enough ? `You may stop: ${known.enough}.` : "";
   byId("notes").textContent = state.notes.join(" ");
-  byId("command").textContent = state.command;
+  // lines break between the words of the command only, not after the hyphens of an option
+  byId("command").replaceChildren(...state.command.split(" ").flatMap((word) => [" ", make("span", {}, word)]).slice(1));
 }
 
 function groups(state) {
@@ -214,7 +216,7 @@ function groups(state) {
     }));
     const image = state.pictures ? make("img", { alt: "" }) : "";
     if (image) load(known.exemplars[place], image);
-    return make("li", {}, image || make("span", {}, String(place + 1)), input, make("span", {}, `${size} rows`));
+    return make("li", {}, image || make("span", {}, String(place + 1)), input, make("span", {}, `${size} ${size === 1 ? "row" : "rows"}`));
   }));
 }
 
@@ -229,9 +231,9 @@ function curve(points) {
     return element;
   };
   const first = points[0][0], last = points[points.length - 1][0];
-  const at = ([answers, share]) => `${24 + (170 * (answers - first)) / Math.max(1, last - first)},${52 - 46 * share}`;
+  const at = ([answers, share]) => `${28 + (168 * (answers - first)) / Math.max(1, last - first)},${52 - 46 * share}`;
   svg.replaceChildren(
-    draw("line", { x1: 24, x2: 196, y1: 52, y2: 52 }), draw("line", { x1: 24, x2: 196, y1: 6, y2: 6 }),
+    draw("line", { x1: 28, x2: 196, y1: 52, y2: 52 }), draw("line", { x1: 28, x2: 196, y1: 6, y2: 6 }),
     draw("text", { x: 0, y: 9 }, "100 %"), draw("text", { x: 6, y: 54 }, "0 %"),
     draw("polyline", { points: points.map(at).join(" ") }));
 }
@@ -244,7 +246,8 @@ const reply = (answer) => act(async () => {
   replied.push(Date.now());
   if (replied.length > 20) replied.shift();
   show(state);
-  say(state.changed || "");
+  if (current) say(state.changed || "");
+  else finish();
 });
 
 const takeBack = () => act(async () => {
@@ -254,9 +257,11 @@ const takeBack = () => act(async () => {
 });
 
 function finish() {
-  byId("command").hidden = false;
-  say("Your answers are in the file. To learn from them, run the command at the side; you may close this page.");
-  byId("command").focus();
+  const command = byId("command");
+  command.hidden = !command.textContent; // a session of a program has no command
+  const next = command.hidden ? "" : " To learn from them, run the command below your progress.";
+  say(`Your answers are kept.${next} You may close this page.`);
+  command.focus();
 }
 
 async function download(what) {
