@@ -87,6 +87,8 @@ class TextFile:
         head, *below = ([self.plain(cell).strip() for cell in row] for row in lines[:2])
         self.has_names = names_columns(head, below[0] if below else [], self._known)
         self.names = head if self.has_names else [str(c) for c in range(len(head))]
+        if self.names.count("") > 1:  # separators at the end of every line, as spreadsheets write them
+            self.names = [name or f"column {c}" for c, name in enumerate(self.names, start=1)]
         check_distinct(self.names, self.path)
         self._rewind()
         self.above = next(self._rows())[0] if self.has_names else 0

@@ -26,6 +26,13 @@ def test_a_csv_with_names_labels_and_a_column_to_drop(tmp_path):
     assert table.named
 
 
+def test_columns_without_a_name_are_numbered(tmp_path):
+    path = put(tmp_path / "d.csv", "a;b;;\n1;2,5;7;8\n3;-4;7;8\n0;0,001;7;8\n")
+    table = read(path)
+    assert table.names == ("a", "b", "column 3", "column 4")
+    np.testing.assert_array_equal(table.rows[:, :2], X)
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [

@@ -42,12 +42,12 @@ def weather(rng):
 
 
 def commas(rng):
-    """Semicolons, decimal commas and Latin letters."""
-    lines = ["Größe;Gewicht;Art"]
+    """Semicolons, two more at the end of every line, decimal commas, Latin letters and an empty last row."""
+    lines = ["Größe;Gewicht;Art;;"]
     for i in range(60):
         cells = [f"{v:.2f}".replace(".", ",") for v in rng.normal(size=2) + 3 * (i % 2)]
-        lines.append(";".join([*cells, ["süß", "herb"][i % 2]]))
-    return "\n".join(lines) + "\n", "Art", ["--encoding", "latin-1"]
+        lines.append(";".join([*cells, ["süß", "herb"][i % 2], "", ""]))
+    return "\r\n".join([*lines, ";;;;"]) + "\r\n", "Art", ["--encoding", "latin-1"]
 
 
 def long(rng):
