@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from .hooks import hookimpl
 
@@ -53,6 +54,7 @@ class _Bar:
         self.last = 0.0
         self.drawn = False
         self.width = 0
+        self.shown: tuple[int, Any] | None = None  # in notebooks: the number of the cell, and the line below it
         self.lock = threading.RLock()
         self.ticking = False
 
@@ -72,20 +74,33 @@ class _Bar:
 
     def _draw(self, event: Event, now: float) -> None:
         text = line(event, now - self.since[event.task])
-        sys.stderr.write(self._wiped() + text)
-        sys.stderr.flush()
+        self._write(text)
         self.last, self.drawn, self.width = now, True, len(text)
 
-    def _wiped(self) -> str:
-        """Return what removes the bar: a control sequence or, for notebooks, which do not know it, spaces."""
-        return "\r\x1b[K" if sys.stderr.isatty() else "\r" + " " * self.width + "\r"
+    def _write(self, text: str) -> None:
+        """Replace the line by a text."""
+        if _is_notebook():
+            self._show(text)
+            return
+        # what removes the line: a control sequence or, for a log, spaces
+        sys.stderr.write(("\r\x1b[K" if sys.stderr.isatty() else "\r" + " " * self.width + "\r") + text)
+        sys.stderr.flush()
+
+    def _show(self, text: str) -> None:
+        """Replace the line in a notebook: pages made from it show all that a carriage return overwrites."""
+        from IPython import display, get_ipython
+
+        cell = get_ipython().execution_count
+        if self.shown is None or self.shown[0] != cell:
+            self.shown = cell, display.display({"text/plain": text}, raw=True, display_id=True)
+        else:
+            self.shown[1].update({"text/plain": text}, raw=True)
 
     def clear(self) -> None:
         """Remove the bar, so that the next line of text starts at the margin."""
         with self.lock:
             if self.drawn:
-                sys.stderr.write(self._wiped())
-                sys.stderr.flush()
+                self._write("")
                 self.drawn, self.width = False, 0
 
     def _tick(self) -> None:
@@ -131,4 +146,8 @@ def _wanted() -> bool:
     asked = os.environ.get("METRICFORGE_PROGRESS")
     if sys.stderr is None or asked == "0":
         return False
-    return asked == "1" or sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel.")
+    return asked == "1" or sys.stderr.isatty() or _is_notebook()
+
+
+def _is_notebook() -> bool:
+    return type(sys.stderr).__module__.startswith("ipykernel.")
