@@ -82,8 +82,11 @@ class _Bar:
         if _is_notebook():
             self._show(text)
             return
-        # what removes the line: a control sequence or, for a log, spaces
-        sys.stderr.write(("\r\x1b[K" if sys.stderr.isatty() else "\r" + " " * self.width + "\r") + text)
+        if sys.stderr.isatty():
+            # the cursor stays at the margin: a warning that a solver raises is written over the bar, not behind it
+            sys.stderr.write(f"\r\x1b[K{text}\r" if text else "\r\x1b[K")
+        else:
+            sys.stderr.write("\r" + " " * self.width + "\r" + text)
         sys.stderr.flush()
 
     def _show(self, text: str) -> None:

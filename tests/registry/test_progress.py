@@ -142,6 +142,12 @@ def test_a_notice_starts_at_the_margin(terminal):
     progress.metricforge_step(Event("fit", done=True))
 
 
+def test_a_warning_during_a_fit_is_not_glued_to_the_bar(terminal):
+    progress.metricforge_step(Event("fit", 1, 3))
+    assert terminal.getvalue().endswith("s\r")  # where the next character is written
+    progress.metricforge_step(Event("fit", done=True))
+
+
 @pytest.mark.parametrize(
     ("options", "n", "d"),
     [
