@@ -46,7 +46,7 @@ class Candidate:
     Attributes
     ----------
     name : str
-        The method, with the options that differ from its defaults: "krca", "krca(epsilon=0.1)".
+        The method, with the options that differ from its defaults: "name", "name(option=0.1)".
     plan : Plan
     rank : "exact", int or None
         None: the rank of the call.
@@ -131,7 +131,7 @@ def read_candidate(given: Any, kernel: Kernel | None = None) -> Candidate:
 
 
 def label(method: str, settings: Mapping[str, Any]) -> str:
-    """Return the name of a candidate: "krca", "krca(kernel=standardized(rbf), epsilon=0.1)"."""
+    """Return the name of a candidate: "name", "name(kernel=standardized(rbf), option=0.1)"."""
     shown = ", ".join(f"{name}={_shown(value)}" for name, value in settings.items())
     return f"{method}({shown})" if shown else method
 

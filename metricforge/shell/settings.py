@@ -1,13 +1,13 @@
 """The settings of ``metricforge learn``: typed options take precedence over a TOML file, which does over the defaults.
 
 A file holds any of the command's long options by name, and the method's options in a table, or in a list as typed
-(``option = ["bound=hinge"]``)::
+(``option = ["tol=0.01"]``)::
 
     data = "wine.csv"
     label = "class"
-    method = "kcr"
+    method = "name"
     [options]
-    bound = "hinge"
+    tol = 0.01
 
 Its paths are relative to its folder.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from metricforge_cases.asking import X, Y, drive, serving
-from metricforge_cases.browser import chromium
+from metricforge_cases.browser import launched
 
 import metricforge as mf
 
@@ -14,12 +14,8 @@ pytestmark = pytest.mark.xdist_group("browser")
 
 @pytest.fixture(scope="module")
 def browser():
-    path = chromium()
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: the extra dev has it")
-    with playwright.sync_playwright() as run:
-        opened = run.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        yield opened
-        opened.close()
+    with launched() as found:
+        yield found
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dask.array as da
 import numpy as np
 import pytest
 from metricforge_plugins.krca import weighted
@@ -122,7 +123,6 @@ def test_an_update_is_the_fit_on_all_groups_with_the_covariance_of_the_first(dat
 
 
 def test_rows_may_be_sparse_or_on_dask(data):
-    da = pytest.importorskip("dask.array")
     X, _, groups = data
     plain = learned(X, groups, kernel=RBF(0.05), rank=20)
     for rows in (csr_array(X), da.from_array(X, chunks=(32, 5))):
@@ -202,7 +202,6 @@ def test_what_the_call_gives_comes_before_the_setting(separable):
 
 
 def test_beyond_what_was_measured_the_method_of_the_paper_stays(separable):
-    da = pytest.importorskip("dask.array")
     X, groups = separable
     assert mf.learn(da.from_array(X, chunks=(80, 6)), groups).solver == KernelRCA()
     words = ["ab"[i] * 3 + "xyz"[(7 * k) % 3] for k, i in enumerate(np.arange(160) % 2)]

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from metricforge_cases.browser import chromium
+from metricforge_cases.browser import launched
 
 import metricforge as mf
 from metricforge.registry.progress import Event, line
@@ -22,12 +22,8 @@ VIEWS = [(400, "dark"), (1400, "light")]
 
 @pytest.fixture(scope="module")
 def browser():
-    path = chromium()
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: the extra dev has it")
-    with playwright.sync_playwright() as run:
-        opened = run.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        yield opened
-        opened.close()
+    with launched() as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
