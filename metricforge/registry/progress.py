@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,6 +58,7 @@ class _Bar:
         self.shown: tuple[int, Any] | None = None  # in notebooks: the number of the cell, and the line below it
         self.lock = threading.RLock()
         self.ticking = False
+        self.show_warning: Any = None  # what showed warnings before the bar was drawn
 
     def __call__(self, event: Event) -> None:
         now = time.monotonic()
@@ -74,8 +76,15 @@ class _Bar:
 
     def _draw(self, event: Event, now: float) -> None:
         text = line(event, now - self.since[event.task])
+        if warnings.showwarning != self._warn:
+            self.show_warning, warnings.showwarning = warnings.showwarning, self._warn
         self._write(text)
         self.last, self.drawn, self.width = now, True, len(text)
+
+    def _warn(self, *about: Any, **options: Any) -> None:
+        """Remove the bar before a warning that a solver raises: the tail of the bar would stay behind a shorter one."""
+        self.clear()
+        self.show_warning(*about, **options)
 
     def _write(self, text: str) -> None:
         """Replace the line by a text."""
@@ -83,7 +92,7 @@ class _Bar:
             self._show(text)
             return
         if sys.stderr.isatty():
-            # the cursor stays at the margin: a warning that a solver raises is written over the bar, not behind it
+            # the cursor stays at the margin: what others print is written over the bar, not behind it
             sys.stderr.write(f"\r\x1b[K{text}\r" if text else "\r\x1b[K")
         else:
             sys.stderr.write("\r" + " " * self.width + "\r" + text)
@@ -105,6 +114,8 @@ class _Bar:
             if self.drawn:
                 self._write("")
                 self.drawn, self.width = False, 0
+            if warnings.showwarning == self._warn:
+                warnings.showwarning = self.show_warning
 
     def _tick(self) -> None:
         """Draw the latest event of the innermost task again, until no task is running."""

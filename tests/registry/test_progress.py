@@ -3,6 +3,7 @@ from __future__ import annotations
 import io
 import sys
 import time
+import warnings
 from types import SimpleNamespace
 
 import numpy as np
@@ -146,6 +147,28 @@ def test_a_warning_during_a_fit_is_not_glued_to_the_bar(terminal):
     progress.metricforge_step(Event("fit", 1, 3))
     assert terminal.getvalue().endswith("s\r")  # where the next character is written
     progress.metricforge_step(Event("fit", done=True))
+
+
+def test_a_warning_shorter_than_the_bar_leaves_no_tail_of_it(terminal):
+    def show(message, *_, **__):
+        terminal.write(f"warning: {message}\n")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.showwarning = show
+        progress.metricforge_step(Event("a task with a long name", 1, 3))
+        warnings.warn("short", stacklevel=1)
+        assert terminal.getvalue().endswith("s\r\r\x1b[Kwarning: short\n")  # the bar was removed first
+        progress.metricforge_step(Event("a task with a long name", 2, 3))
+        progress.metricforge_step(Event("a task with a long name", done=True))
+        assert warnings.showwarning is show
+        with warnings.catch_warnings(record=True) as caught:
+            progress.metricforge_step(Event("fit", 1, 3))
+            warnings.warn("seen by a caller", stacklevel=1)
+            progress.metricforge_step(Event("fit", done=True))
+        assert [str(one.message) for one in caught] == ["seen by a caller"]
+        warnings.warn("later", stacklevel=1)
+        assert terminal.getvalue().endswith("\x1b[Kwarning: later\n")
 
 
 @pytest.mark.parametrize(
