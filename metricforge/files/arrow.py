@@ -71,7 +71,7 @@ def read_columns(file: TextFile, numbers: Sequence[str], texts: Sequence[str]) -
                 csv.ConvertOptions(
                     column_types=types,
                     include_columns=list(types),
-                    null_values=NULLS,
+                    null_values=[*NULLS, *file.dialect.missing_values],
                     strings_can_be_null=False,
                     decimal_point="," if _has_decimal_commas(file, numbers) else ".",
                 ),

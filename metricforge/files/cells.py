@@ -33,9 +33,10 @@ def is_number(cell: str) -> bool:
     return "_" not in cell
 
 
-def is_missing(cell: str) -> bool:
-    """Return whether a cell is empty or marked as missing."""
-    return not cell.strip() or cell.strip().lower() in MISSING
+def is_missing(cell: str, marks: Sequence[str] = ()) -> bool:
+    """Return whether a cell is empty or marked as missing, by one of the usual marks or of those given."""
+    text = cell.strip()
+    return not text or text.lower() in MISSING or text in marks
 
 
 def with_point(cell: str) -> str:

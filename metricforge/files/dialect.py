@@ -247,7 +247,7 @@ def _text_columns(file: TextFile, features: Sequence[str]) -> set[str]:
 
 
 def _is_text(cell: str, file: TextFile) -> bool:
-    return not is_missing(cell) and not is_number(file.plain(cell.strip()))
+    return not is_missing(cell, file.dialect.missing_values) and not is_number(file.plain(cell.strip()))
 
 
 def _raw_cells(
@@ -286,7 +286,8 @@ def _as_numbers(column: list[str], file: TextFile) -> Array | None:
     quick = as_finite([column])
     if quick is not None:
         return np.asarray(quick[0])
-    cells = [None if is_missing(cell) else file.plain(cell.strip()) for cell in column]
+    marks = file.dialect.missing_values
+    cells = [None if is_missing(cell, marks) else file.plain(cell.strip()) for cell in column]
     known = as_finite([[cell for cell in cells if cell is not None]])
     if known is None:
         return None

@@ -24,6 +24,8 @@ MISSING = ("median", "drop", "error")
 """What to do with missing cells: fill in the median (of categories the commonest), drop the row, or refuse."""
 AS_THEY_ARE = ("a number as it is", "numbers as they are")
 """What is said of plain numbers, one column or several."""
+ALL_COLUMNS = "all columns"
+"""The name under which `Preparation.describe` says what holds for every column."""
 SHOWN = 5
 """Levels and columns that a sentence names."""
 
@@ -53,6 +55,8 @@ class Preparation:
         The columns that are not used, and why.
     holes : mapping of str to int
         The number of missing cells in the table that was learned from.
+    missing_values : tuple of str
+        Texts that stand for a missing cell, besides the usual ones.
     """
 
     columns: tuple[str, ...]
@@ -64,8 +68,11 @@ class Preparation:
     thousands: Mapping[str, str] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
     holes: Mapping[str, int] = field(default_factory=dict)
+    missing_values: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if not all(isinstance(mark, str) for mark in self.missing_values):
+            raise InputError("missing_values must be texts")
         one_of(self.missing, "missing", list(MISSING))
         if len(self.kinds) != len(self.columns) or np.shape(self.fills) != (len(self.columns),):
             raise InputError("a preparation needs one kind and one fill for every column")
@@ -95,6 +102,8 @@ class Preparation:
         if plain:
             found.insert(0, (_listed(plain), AS_THEY_ARE[len(plain) > 1]))
         found.extend((name, f"left out: {why}") for name, why in self.left_out.items())
+        if self.missing_values:
+            found.append((ALL_COLUMNS, f"a cell that holds {' or '.join(self.missing_values)} is missing"))
         return found
 
     def _sentence(self, name: str, kind: str, fill: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,8 @@ def read_again(
 ) -> Table:
     """Read the rows of a later table, prepared as those that a metric was learned from."""
     found = existing(path)
-    selection = Selection(tuple(extra), only=preparation.columns, dialect=dialect or Dialect())
+    written = replace(dialect or Dialect(), missing_values=preparation.missing_values)
+    selection = Selection(tuple(extra), only=preparation.columns, dialect=written)
     categories = tuple(preparation.levels)
     if extension(found) in (*TEXT, ".parquet"):
         return _applied(preparation, _raw(found, selection, (), categories))
@@ -103,7 +104,7 @@ def _by_row(row: int, name: str) -> tuple[str, str]:
 def _raw(path: Path, selection: Selection, chosen: Sequence[str], categories: Sequence[str]) -> RawTable:
     reader = raw_parquet if extension(path) == ".parquet" else raw_text
     with reading(path, selection.dialect):
-        return reader(path, selection, tuple(chosen), frozenset(categories))
+        return reader(path, selection, tuple(chosen), frozenset(categories)).without_marks()
 
 
 def _applied(preparation: Preparation, raw: RawTable) -> Table:
@@ -122,9 +123,10 @@ def _applied(preparation: Preparation, raw: RawTable) -> Table:
 
 
 def _check_plain(choices: Choices, path: Path) -> None:
-    if choices.categories:
+    option = "--categories" if choices.categories else "--missing-values" if choices.dialect.missing_values else ""
+    if option:
         raise InputError(
-            f"--categories: {str(path)!r} holds numbers only, or is left on disk; give a {', '.join(TEXT)} or .parquet "
+            f"{option}: {str(path)!r} holds numbers only, or is left on disk; give a {', '.join(TEXT)} or .parquet "
             "file, and no --scheduler"
         )
 
@@ -169,6 +171,7 @@ class _Plan:
             self.thousands,
             self.left_out,
             self.holes,
+            self.choices.dialect.missing_values,
         )
 
     def add(self, name: str, column: Any) -> None:

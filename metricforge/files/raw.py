@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
@@ -12,10 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from .cells import check_cell
+from .cells import check_cell, is_number, with_point
 from .table import Selection, quoted
+from .texts import Texts
 
 Array = NDArray[Any]
+
+
+def numbers_in(marks: Sequence[str]) -> list[float]:
+    """Return the numbers among the marks of missing cells."""
+    return [float(mark) for mark in marks if is_number(mark)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +55,21 @@ class RawTable:
     locate: Callable[[int, str], tuple[str, str]]
     matrix: Array | None = None
 
+    def without_marks(self) -> RawTable:
+        """Return the table with missing cells in the place of the marks that the dialect names, in all columns."""
+        marks = self.selection.dialect.missing_values
+        if not marks:
+            return self
+        numbers = numbers_in(marks)
+        columns = dict(self.columns)
+        for name, column in columns.items():
+            if isinstance(column, Texts):
+                columns[name] = column.without(marks)
+            elif column.dtype.kind == "f" and numbers:
+                column[np.isin(column, numbers)] = np.nan  # in place: the columns may be parts of the matrix
+        extra = {name: _unmarked(values, marks, numbers) for name, values in self.extra.items()}
+        return replace(self, columns=columns, extra=extra)
+
     @cached_property
     def is_finite(self) -> bool:
         """Whether all columns are numbers, and none is missing or infinite."""
@@ -62,5 +83,24 @@ class RawTable:
     def refuse(self, row: int, name: str) -> NoReturn:
         """Raise the error message for a cell that is not a number."""
         where, cell = self.locate(row, name)
+        marks, number = self.selection.dialect.missing_values, with_point(cell.strip())
+        if cell.strip() in marks or (is_number(number) and float(number) in numbers_in(marks)):
+            raise InputError(
+                f"{self.shown}, {where}: column {name!r} holds {cell.strip()!r}, which stands for a missing cell here; "
+                "fill it in, or remove the row"
+            )
         check_cell(cell, name, where, self.path, self.selection)
         raise InputError(f"{self.shown}, {where}: column {name!r} holds {cell.strip()!r}, which is not a number")
+
+
+def _unmarked(values: Array, marks: Sequence[str], numbers: Sequence[float]) -> Array:
+    """Return the values of a column with None in the place of marks."""
+    if values.dtype.kind in "fiu":
+        gone = np.isin(values, numbers)
+    else:
+        gone = np.array([isinstance(value, str) and value.strip() in marks for value in values.tolist()], dtype=bool)
+    if not gone.any():
+        return values
+    found = values.astype(object)
+    found[gone] = None
+    return found

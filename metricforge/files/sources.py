@@ -31,11 +31,15 @@ class Dialect:
         Default: UTF-8, or UTF-16 if the file begins with its byte order mark.
     thousands : str or None
         The character between groups of three digits.  Default: a comma in columns where it can mean nothing else.
+    missing_values : tuple of str
+        Texts that stand for a missing cell, besides the usual ones; a number such as -200 also where it is written
+        otherwise (-200.0).
     """
 
     sep: str | None = None
     encoding: str | None = None
     thousands: str | None = None
+    missing_values: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("sep", "thousands"):

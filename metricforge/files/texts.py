@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +39,10 @@ class Texts:
     def values(self) -> Array:
         """Return the column as `metricforge.files.cells.as_values` does: integers, floats or strings."""
         return as_values(self.texts)[self.codes]
+
+    def without(self, marks: Collection[str]) -> Texts:
+        """Return the column with empty cells in the place of these texts."""
+        return Texts(self.codes, tuple("" if text.strip() in marks else text for text in self.texts))
 
     def counts(self) -> Array:
         """Return how many rows have each text."""

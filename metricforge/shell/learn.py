@@ -17,7 +17,7 @@ from ..constraints import Constraint, Distances, Labels, Satisfied
 from ..errors import InputError
 from ..files import atomic as files
 from ..files.origin import Origin
-from ..files.preparation import AS_THEY_ARE
+from ..files.preparation import ALL_COLUMNS, AS_THEY_ARE
 from ..files.table import Table, row_counters
 from ..kernels import Kernel, Spectrum, Standardized
 from ..learning import declared_methods, find_kernel, learn_named, plan_of
@@ -104,8 +104,8 @@ def prepared_notes(table: Table) -> list[str]:
     """Return what was done to the columns of a table that are not plain numbers."""
     if table.preparation is None:
         return list(table.notes)
-    done = [f"column {name!r}: {what}" for name, what in table.preparation.describe() if what not in AS_THEY_ARE]
-    return [*done, *table.notes]
+    done = [(name, what) for name, what in table.preparation.describe() if what not in AS_THEY_ARE]
+    return [*(f"{name if name == ALL_COLUMNS else f'column {name!r}'}: {what}" for name, what in done), *table.notes]
 
 
 def _counter_note(name: str) -> str:

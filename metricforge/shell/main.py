@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import shlex
 import signal
 import sys
@@ -28,6 +29,9 @@ from .. import __version__
 from ..errors import InputError, PluginError
 from ..registry import Entry, progress, registry
 from .command import Command
+
+_NEGATIVE = re.compile(r"-[.0-9]")
+"""The beginning of a negative number; no option begins so."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -56,6 +60,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
+def _joined(words: list[str]) -> list[str]:
+    """Return the words with ``--option -200,NA`` as ``--option=-200,NA``: argparse takes the value for an option."""
+    found: list[str] = []
+    for word in words:
+        if found and _NEGATIVE.match(word) and found[-1].startswith("--") and "=" not in found[-1]:
+            found[-1] += f"={word}"
+        else:
+            found.append(word)
+    return found
+
+
 def _run(words: list[str]) -> None:
     # options before the command take no value, so the first other word is the command
     typed = next((word for word in words if not word.startswith("-")), None)
@@ -65,7 +80,7 @@ def _run(words: list[str]) -> None:
     entry = registry.entry("command", typed)
     with _noted(entry):
         command = load(entry)
-        args, unknown = make_parser(typed, command).parse_known_args(words)
+        args, unknown = make_parser(typed, command).parse_known_args(_joined(words))
         if unknown:
             raise InputError(f"unrecognized arguments: {shlex.join(unknown)}; see metricforge {typed} --help")
         args.typed = shlex.join(["metricforge", *words])

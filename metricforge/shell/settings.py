@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from ..constraints import Constraint
 
 PATHS = ("data", "out", "report")
-LISTS = ("columns", "drop", "categories")
-"""Settings that name columns, separated by commas."""
+LISTS = ("columns", "drop", "categories", "missing_values")
+"""Settings that are several texts, mostly names of columns, separated by commas."""
 OWN = ("method", "kernel", "rank", "seed")
 """Settings that look like an option of a method."""
 INSIDE = {
@@ -71,6 +71,7 @@ class Run:
     categories: tuple[str, ...] = ()
     id: str | None = None
     missing: str = "median"
+    missing_values: tuple[str, ...] = ()
     sep: str | None = None
     encoding: str | None = None
     thousands: str | None = None
@@ -82,7 +83,7 @@ class Run:
     @property
     def choices(self) -> Choices:
         """What the run decides about the columns of its table."""
-        dialect = Dialect(self.sep, self.encoding, self.thousands)
+        dialect = Dialect(self.sep, self.encoding, self.thousands, self.missing_values)
         return Choices(self.columns, self.drop, self.categories, self.missing, dialect)
 
     @property
@@ -167,9 +168,13 @@ def _stored(path: str, kinds: Mapping[str, type[Constraint]]) -> dict[str, Any]:
         raise InputError(f"--config: {path!r} is not TOML: {error}") from None
     except RecursionError:
         raise InputError(f"--config: {path!r} is nested too deeply; settings are one table") from None
+    own = option_names()
+    found = {plain if (plain := _attribute(name)) in own else name: value for name, value in found.items()}
     for name in LISTS:
         if isinstance(found.get(name), list):
             found[name] = tuple(found[name])
+    if isinstance(marks := found.get("missing_values"), tuple):  # which may be numbers
+        found["missing_values"] = tuple(str(mark) if isinstance(mark, int | float) else mark for mark in marks)
     if "option" in found:
         typed, table = _options_of(found.pop("option"), path), found.get("options", {})
         found["options"] = {**typed, **table} if isinstance(table, dict) else table
@@ -198,11 +203,11 @@ def dialect_of(args: Namespace) -> Dialect:
 
 def choices_of(args: Namespace) -> Choices:
     """Return what a command with the options of `metricforge.shell.commands.add_table` decides about columns."""
-    columns, drop, categories = (
+    columns, drop, categories, marks = (
         tuple(column for text in getattr(args, name) or () for column in listed(text)) for name in LISTS
     )
     missing = one_of(args.missing or Choices.missing, "--missing", list(MISSING))
-    return Choices(columns, drop, categories, missing, dialect_of(args))
+    return Choices(columns, drop, categories, missing, replace(dialect_of(args), missing_values=marks))
 
 
 def listed(text: str) -> list[str]:

@@ -310,3 +310,46 @@ def test_a_preparation_of_wrong_parts_is_refused(values, said):
 def test_an_origin_of_wrong_parts_is_refused(values, said):
     with pytest.raises(InputError, match=said):
         Origin(**values)
+
+
+MARKED = 'a;b;kind;note\n1,5;-200;x;ok\n2,5;7;y;none\n-200,0;8;none;bad\n3,5;9;x;ok\n"-200";9;x;bad\n'
+
+
+@pytest.mark.parametrize("quick", [True, False], ids=["pyarrow", "cell by cell"])
+def test_marks_of_missing_cells_are_the_users_own(tmp_path, monkeypatch, quick):
+    if not quick:
+        monkeypatch.setattr("metricforge.files.arrow.installed", lambda _: False)
+    path = tmp_path / "t.csv"
+    path.write_text(MARKED)
+    choices = Choices(dialect=Dialect(missing_values=("-200", "none")))
+    table = read_prepared(path, choices, extra=["kind"])
+    np.testing.assert_array_equal(
+        table.rows, [[1.5, 8.5, 0, 1], [2.5, 7, 1, 0], [2.5, 8, 1, 0], [3.5, 9, 0, 1], [2.5, 9, 1, 0]]
+    )
+    assert table.names == ("a", "b", "note=bad", "note=ok")
+    assert table.extra["kind"].tolist() == ["x", "y", None, "x", "x"]
+    said = dict(table.preparation.describe())
+    assert said["all columns"] == "a cell that holds -200 or none is missing"
+    assert "2 missing cells filled with the median, 2.5" in said["a"]
+    (tmp_path / "later.csv").write_text("note;b;a\nok;-200;-200\nbad;1;2\n")
+    later = read_again(tmp_path / "later.csv", table.preparation)
+    np.testing.assert_array_equal(later.rows, [[2.5, 8.5, 0, 1], [2, 1, 1, 0]])
+
+
+def test_a_mark_is_named_where_missing_cells_are_refused(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text(MARKED)
+    choices = Choices(missing="error", dialect=Dialect(missing_values=("-200", "none")))
+    with pytest.raises(InputError, match=r"line 4: column 'a' holds '-200,0', which stands for a missing cell here"):
+        read_prepared(path, choices, extra=["kind"])
+    np.save(tmp_path / "t.npy", np.ones((2, 2)))
+    with pytest.raises(InputError, match=r"--missing-values: .* holds numbers only"):
+        read_prepared(tmp_path / "t.npy", choices)
+
+
+def test_marks_in_parquet(tmp_path):
+    pd.DataFrame({"a": [1, -200, 3], "b": ["u", "none", "u"], "y": [1, -200, 0]}).to_parquet(tmp_path / "t.parquet")
+    choices = Choices(dialect=Dialect(missing_values=("-200", "none")))
+    table = read_prepared(tmp_path / "t.parquet", choices, extra=["y"])
+    np.testing.assert_array_equal(table.rows[:, 0], [1, 2, 3])
+    assert table.extra["y"].tolist() == [1, None, 0]
