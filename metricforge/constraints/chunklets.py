@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..checks import plural, wrong
 from .distances import Distances
 from .drawing import MOST_PAIRS, PER_ROW, draw_components, sample_pairs
-from .indices import all_pairs, components_of, deal, groups_of, members_of, stack_pairs
+from .indices import all_pairs, components_of, deal, draw_groups, groups_of, members_of, stack_pairs
 from .interface import Constraint, Links
 from .labels import Labels, few_groups
 from .scoring import Satisfied, pair_auc, satisfied_pairs
@@ -132,6 +132,10 @@ class Chunklets(Constraint):
             raise self._nothing_to_score()
         both = np.concatenate([pairs, distances.random_pairs(pairs)])
         return pair_auc(*np.split(distances.pairs(both), [len(pairs)]))
+
+    def some_rows(self, most: int, *, seed: int = 0) -> Array:
+        """Return at most ``most`` rows of groups, drawn at random; where groups are small, whole ones."""
+        return draw_groups(self.codes, most, seed)
 
     def folds(self, k: int = 3, seed: int = 0) -> Iterator[tuple[Array, Constraint]]:
         """Split the groups of two or more rows: a held-out group has no row among the training rows."""

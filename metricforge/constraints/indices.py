@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..checks import whole_number
 from ..errors import InputError
+from ..rows import draw
 
 Array = NDArray[Any]
 
@@ -91,3 +92,23 @@ def partners(first: Array, second: Array) -> tuple[Array, list[Array]]:
     pairs = np.unique(np.stack([first, second], axis=1), axis=0)
     rows, starts = np.unique(pairs[:, 0], return_index=True)
     return rows, np.split(pairs[:, 1], starts[1:]) if len(rows) else []
+
+
+SMALL = 20
+"""Whole groups are drawn if so many of their mean size are at most what is wanted."""
+
+
+def draw_groups(codes: Array, most: int, seed: int) -> Array:
+    """Return at most ``most`` rows in ascending order, drawn at random such that rows of one group are among them.
+
+    ``codes`` has the number of each row's group, -1 for none.  Rows of large groups are drawn one by one, small groups
+    as a whole: single rows of many small groups would have no partner.
+    """
+    rows = np.flatnonzero(codes >= 0)
+    sizes = np.bincount(codes[rows])
+    if SMALL * len(rows) > most * np.count_nonzero(sizes):
+        return np.asarray(rows[draw(len(rows), most, seed)])
+    order = np.random.default_rng(seed).permutation(len(sizes))
+    taken = np.zeros(len(sizes), dtype=bool)
+    taken[order[np.cumsum(sizes[order]) <= most]] = True
+    return np.asarray(rows[taken[codes[rows]]])

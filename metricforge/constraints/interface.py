@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from .. import names
 from ..checks import plural, shown
 from ..errors import InputError, NotAcceptedError
-from ..rows import ComparedByContent
+from ..rows import ComparedByContent, draw
 from .indices import deal, inside
 from .validation import row_numbers
 
@@ -290,6 +290,17 @@ class Constraint(ComparedByContent, ABC):
             kept[name] = array[np.sort(chosen)]
         lost = self.size - sum(map(len, kept.values()))
         return self._with(kept, dropped=self.dropped + lost)
+
+    def some_rows(self, most: int, *, seed: int = 0) -> Array:
+        """Return at most ``most`` rows in ascending order, drawn at random such that they have relations.
+
+        Of kinds with ``index_fields``, these are the rows of relations drawn at random; of others, any rows.
+        """
+        if not self.index_fields:
+            return draw(self.n, most, seed)
+        wide = max(getattr(self, name).shape[1] for name in self.index_fields)
+        few = self.sampled(max(1, most // wide), seed=seed)
+        return np.unique(np.concatenate([getattr(few, name).ravel() for name in self.index_fields]))
 
     # -- files ---------------------------------------------------------------------------------------------------
 

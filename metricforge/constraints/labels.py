@@ -13,7 +13,7 @@ from ..checks import plural
 from ..errors import InputError
 from .distances import MOST_RELATIONS, Distances
 from .drawing import draw_components, sample_pairs
-from .indices import deal
+from .indices import deal, draw_groups
 from .interface import Constraint
 from .scoring import Satisfied, row_auc, satisfied_pairs
 from .validation import as_column, encode, freeze, is_missing, row_values
@@ -159,6 +159,10 @@ class Labels(Constraint):
         chosen = np.take_along_axis(near, votes.argmax(axis=1)[:, None], axis=1)[:, 0]
         parts = near[:, 0] == codes, chosen == codes, row_auc(D, same, different)
         return float(np.mean([part.mean() for part in parts]))
+
+    def some_rows(self, most: int, *, seed: int = 0) -> Array:
+        """Return at most ``most`` rows of classes, drawn at random; where classes are small, whole ones."""
+        return draw_groups(self.codes, most, seed)
 
     def folds(self, k: int = 3, seed: int = 0) -> Iterator[tuple[Array, Constraint]]:
         """Split the labelled rows, every class evenly; a held-out row is scored by its nearest training rows."""

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..checks import first_rows, plural
 from ..errors import InputError
+from ..rows import draw
 from .distances import Distances
 from .drawing import MOST_TRIPLETS, PER_ROW
 from .indices import deal
@@ -137,6 +138,10 @@ class Targets(Constraint):
         """Report that all known values are equal."""
         known = self.y[self.known]
         return ("all values of y are equal, so none is nearer than another",) if len(set(known)) == 1 else ()
+
+    def some_rows(self, most: int, *, seed: int = 0) -> Array:
+        """Return at most ``most`` rows with a value, drawn at random."""
+        return np.asarray(self.known[draw(len(self.known), most, seed)])
 
     def folds(self, k: int = 3, seed: int = 0) -> Iterator[tuple[Array, Constraint]]:
         """Split the rows with a value, small and large values evenly; a held-out row is compared with training rows."""

@@ -50,6 +50,12 @@ def add_table(parser: ArgumentParser) -> None:
         metavar="WHAT",
         help="missing cells: median fills them in, drop leaves the row out, error refuses them (default: median)",
     )
+    add(
+        "--missing-values",
+        metavar="A,B",
+        action="append",
+        help="further marks of a missing cell, such as -200,none; may be repeated",
+    )
     _dialect(parser)
 
 
@@ -72,6 +78,13 @@ def _compare(parser: ArgumentParser) -> None:
     add("--rank", help="auto, exact or a number (default: auto)")
     add("--seed", type=int, help="same seed, same folds (default: 0)")
     add("--folds", type=int, help="parts of the rows, each held out once (default: 3)")
+    add(
+        "--sample",
+        metavar="ROWS",
+        type=int,
+        default=2000,
+        help="compare on so many rows, drawn at random; 0 for all (default: 2000)",
+    )
     add_table(parser)
     add("--report", metavar="FILE", help="draw the comparison, as .html")
 
@@ -89,7 +102,8 @@ def _saved(parser: ArgumentParser) -> None:
     parser.add_argument("data", help="rows, with the columns the metric was learned on; others are ignored")
 
 
-def _output(parser: ArgumentParser) -> None:
+def add_output(parser: ArgumentParser) -> None:
+    """Add where a result goes, and how the rows are named in it."""
     parser.add_argument("--id", metavar="COLUMN", help="a column that names the rows, to show in the result")
     _dialect(parser)
     kinds = ".csv, .tsv, .npy, .parquet or .zarr"
@@ -99,7 +113,27 @@ def _output(parser: ArgumentParser) -> None:
 
 def _transform(parser: ArgumentParser) -> None:
     _saved(parser)
-    _output(parser)
+    add_output(parser)
+
+
+def add_recall(parser: ArgumentParser) -> None:
+    """Add how many of the true neighbours are to be found."""
+    parser.add_argument(
+        "--recall",
+        type=float,
+        default=0.95,
+        help="the share of the nearest rows to find where comparing every pair of rows would take long; 1 compares "
+        "every pair (default: 0.95)",
+    )
+
+
+def add_by(parser: ArgumentParser) -> None:
+    """Add what rows are ranked by."""
+    parser.add_argument(
+        "--by",
+        choices=("distance", "kernel"),
+        help="what rows are ranked by (default: what the method of the metric learns, mostly distance)",
+    )
 
 
 def _neighbors(parser: ArgumentParser) -> None:
@@ -110,14 +144,16 @@ def _neighbors(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--exclude-self", action="store_true", help="the rows are the ones searched: leave each row itself out"
     )
-    _output(parser)
+    add_recall(parser)
+    add_by(parser)
+    add_output(parser)
 
 
 def _distance(parser: ArgumentParser) -> None:
     _saved(parser)
     parser.add_argument("other", nargs="?", help="rows to compare with (default: the same)")
     parser.add_argument("--paired", action="store_true", help="row by row instead of all with all")
-    _output(parser)
+    add_output(parser)
 
 
 def _evaluate(parser: ArgumentParser) -> None:
@@ -126,9 +162,7 @@ def _evaluate(parser: ArgumentParser) -> None:
     _saved(parser)
     add_flags(parser)
     parser.add_argument("--id", metavar="COLUMN", help="a column that names the rows; it is not used")
-    parser.add_argument(
-        "--by", choices=("distance", "kernel"), default="distance", help="what rows are ranked by (default: distance)"
-    )
+    add_by(parser)
     _dialect(parser)
     parser.set_defaults(scheduler=None)
 
@@ -156,7 +190,8 @@ def _classify(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--among", metavar="FILE", help="rows that vote (default: the training rows the metric keeps)")
     parser.add_argument("--label", metavar="COLUMN", help="the column of classes in the file of --among")
-    _output(parser)
+    add_recall(parser)
+    add_output(parser)
 
 
 def _cluster(parser: ArgumentParser) -> None:
@@ -166,7 +201,7 @@ def _cluster(parser: ArgumentParser) -> None:
     parser.add_argument("-k", "--clusters", type=int, help="how many (default: the best silhouette from 2 to 10)")
     add_flags(parser, required=False)
     parser.add_argument("--seed", type=int, default=0, help="same seed, same answer (default: 0)")
-    _output(parser)
+    add_output(parser)
 
 
 def _match(parser: ArgumentParser) -> None:
@@ -180,7 +215,8 @@ def _match(parser: ArgumentParser) -> None:
         help="that the precision is reached on new pairs; 0 to count the given pairs only (default: 0.95)",
     )
     parser.add_argument("-k", type=int, default=10, help="candidates for each row (default: 10)")
-    _output(parser)
+    add_recall(parser)
+    add_output(parser)
 
 
 def _info(parser: ArgumentParser) -> None:
@@ -197,7 +233,7 @@ _ROOM = "metricforge.shell"
 DEMO = Command("learn metrics on small data and show what they change", f"{_ROOM}.demo:run", _demo)
 LEARN = Command("learn a metric from rows and hints about their likeness", f"{_ROOM}.learn:run", _learn)
 TRANSFORM = Command("embed rows so that Euclidean distances are the metric's", f"{_ROOM}.apply:transform", _transform)
-NEIGHBORS = Command("find the nearest training rows of each row", f"{_ROOM}.apply:neighbors", _neighbors)
+NEIGHBORS = Command("find the nearest training rows of each row", f"{_ROOM}.searching:neighbors", _neighbors)
 DISTANCE = Command("print the distances between rows", f"{_ROOM}.apply:distance", _distance)
 COMPARE = Command("score every method on rows held out", f"{_ROOM}.comparing:run", _compare)
 EVALUATE = Command("score a metric on the rows and hints of a later file", f"{_ROOM}.evaluate:run", _evaluate)

@@ -6,12 +6,14 @@ from argparse import Namespace
 from html import escape
 from pathlib import Path
 
+from ..checks import whole_number
 from ..comparison import Comparison, compare
 from ..errors import InputError
 from ..files import atomic as files
 from ..kernels import Standardized
 from ..pages import markup, plotting
 from ..plans import find_kernel
+from ..rows import take
 from ..selection import FOLDS
 from .hints import hint_kinds, read_hint
 from .output import write_json, write_line
@@ -34,25 +36,29 @@ def run(args: Namespace) -> None:
     kernel = find_kernel(run.kernel) if run.kernel else None
     if run.standardize:
         kernel = Standardized(kernel or find_kernel("linear"))
-    found = compare(table.rows, hint, kernel=kernel, rank=run.rank, folds=run.folds or FOLDS, seed=run.seed)
+    rows, about = table.rows, f"{hint.describe()} over {table.rows.shape[0]} rows of {run.data}"
+    if 0 < whole_number(args.sample, "--sample", least=0) < hint.n:
+        chosen = hint.some_rows(args.sample, seed=run.seed)
+        rows, hint = take(rows, chosen), hint[chosen]
+        about += f"; compared on {len(chosen)} of the rows, drawn at random (--sample 0 takes all)"
+    found = compare(rows, hint, kernel=kernel, rank=run.rank, folds=run.folds or FOLDS, seed=run.seed)
     if run.report:
-        files.write(run.report, page(found, run.data, args.typed).encode())
+        files.write(run.report, page(found, run.data, about, args.typed).encode())
     if args.json:
-        write_json({"best": found.best, "hint": hint.describe(), "candidates": found.records(), "page": run.report})
+        facts = {"best": found.best, "hint": hint.describe(), "rows": hint.n, "page": run.report}
+        write_json(facts | {"candidates": found.records()})
         return
-    write_line(f"{hint.describe()} over {table.rows.shape[0]} rows of {run.data}\n")
+    write_line(f"{about}\n")
     write_line(str(found))
     write_line(f"\nbest: {found.best}" + (f"\nreport: {run.report}" if run.report else ""))
 
 
-def page(found: Comparison, data: str, command: str) -> str:
-    """Return a page with the table and its picture."""
+def page(found: Comparison, data: str, about: str, command: str) -> str:
+    """Return a page with the table and its picture; ``about`` says what was compared."""
     picture = markup.picture(plotting.png(found.plot().figure, dpi=140), "scores on rows held out")
     lines = [(one.name, _score(one.mean, one.error, one.failure)) for one in found.scores]
     title = f"Methods compared on {data}"
-    about = (
-        f"{found.constraint.describe()}; {found.constraint.score_name}, mean and standard error of {found.folds} folds"
-    )
+    about = f"{about}. {found.constraint.score_name.capitalize()}, mean and standard error of {found.folds} folds"
     return markup.page(
         title,
         [

@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 
 Kinds = Mapping[str, type[Constraint]]
 """Kinds of constraints by their flag."""
+OTHERS = ("option", "config", "help", "json", "debug", "sample", "by", "clusters")
+"""Options, besides those of a run, of commands that read hints."""
 _FLAG = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
@@ -55,7 +57,7 @@ def _loaded(entry: Entry) -> type[Constraint] | None:
 
 
 def _is_free(flag: str, found: Kinds, entry: Entry) -> bool:
-    taken = {*option_names(), *found, "option", "config", "help", "json", "debug"}
+    taken = {*option_names(), *found, *OTHERS}
     if flag in taken or not _FLAG.fullmatch(flag):
         why = "is taken" if flag in taken else "is not an option of lower-case letters, digits and hyphens"
         log.warning("constraint %r of plugin %r cannot be read: --%s %s", entry.name, entry.plugin, flag, why)

@@ -235,3 +235,32 @@ def test_dissimilar_pairs_of_identical_rows_are_remarked_on():
     assert "(0, 2)" in note
     assert pairs[[0, 1, 3]].remarks(distances(X[[0, 1, 3]])) == ()
     assert mf.Labels([0, 1, 0, 1]).remarks(distances(X)) == ()
+
+
+def test_some_rows_keep_relations_between_them():
+    rng = np.random.default_rng(0)
+    n = 10_000
+    big = mf.Labels(np.arange(n) % 4)
+    chosen = big.some_rows(100, seed=1)
+    assert len(chosen) == 100
+    assert np.all(np.diff(chosen) > 0)
+    assert set(big.codes[chosen]) == {0, 1, 2, 3}
+    np.testing.assert_array_equal(chosen, big.some_rows(100, seed=1))
+    assert not np.array_equal(chosen, big.some_rows(100, seed=2))
+
+    small = rng.permutation(n) // 5  # classes of five rows
+    for kind in (mf.Labels(small), mf.Chunklets(small)):
+        chosen = kind.some_rows(100)
+        assert len(chosen) == 100
+        assert set(np.bincount(kind.codes[chosen])) == {0, 5}
+    few = np.where(np.arange(n) < 50, 1, -1)
+    assert mf.Chunklets(few).some_rows(20).max() < 50
+
+    pairs = mf.Pairs(similar=rng.integers(0, n // 2, (900, 2)) * 2 + [0, 1], n=n)
+    chosen = pairs.some_rows(100)
+    assert 50 < len(chosen) <= 100
+    assert pairs[chosen].size >= 50
+    assert len(mf.Targets(rng.normal(size=n)).some_rows(7)) == 7
+    values = rng.normal(size=50)
+    values[10:] = np.nan
+    assert mf.Targets(values).some_rows(100).tolist() == list(range(10))

@@ -35,3 +35,24 @@ def test_it_prints_what_python_gives_and_draws_it(capsys, monkeypatch):
     out = capsys.readouterr().out
     assert "candidate" in out
     assert f"best: {same.best}" in out
+
+
+@pytest.mark.usefixtures("here")
+def test_many_rows_are_sampled_and_the_shell_says_so(capsys, monkeypatch):
+    compared, seen = mf.compare, []
+
+    def one(X, hint, **options):
+        seen.append((X, hint))
+        return compared(X, hint, candidates=["krca"], **options)
+
+    monkeypatch.setattr("metricforge.shell.comparing.compare", one)
+    words = ["compare", "toy.csv", "--label", "class", "--drop", "group"]
+    n = len(mf.datasets.load("toy").X)
+    assert run(*words, "--sample", "30") == 0
+    assert "; compared on 30 of the rows, drawn at random (--sample 0 takes all)" in capsys.readouterr().out
+    assert run(*words, "--sample", "0") == 0
+    assert "compared on" not in capsys.readouterr().out
+    assert run(*words) == 0
+    assert [(len(X), hint.n) for X, hint in seen] == [(30, 30), (n, n), (n, n)]
+    assert run(*words, "--sample", "-1") == 2
+    assert "--sample" in capsys.readouterr().err
