@@ -127,6 +127,7 @@ def _report(
         "representation": space.representation,
         "rank": space.rank,
         "scaling": _scaling(space.kernel),
+        "ranks_by": plan.method.ranks_by,
         "seconds": seconds,
         "peak_memory": peak_memory(),
         "relations": relations.usable.size,

@@ -7,11 +7,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field, fields, is_dataclass, replace
 from enum import StrEnum
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from .checks import one_of
 from .constraints import Constraint
 from .errors import NotAcceptedError, NotUpdatableError, SolverError
 from .kernels import Kernel
@@ -336,6 +337,9 @@ class Method:
         Whether the method learns nothing and only serves for comparison.
     provides : tuple of str
         Values of its outcome that other parts of the library ask for by name, for instance "radius".
+    ranks_by : {"distance", "kernel"}
+        What the method learns to rank rows by: a small distance, or a large k(x, y).  ``metric.report.ranks_by`` has
+        it, and commands that rank rows follow it.
     """
 
     constraint: type[Constraint]
@@ -352,6 +356,10 @@ class Method:
     baseline: bool = False
     uses: Sequence[Use] = field(default=(), hash=False)
     provides: tuple[str, ...] = ()
+    ranks_by: Literal["distance", "kernel"] = "distance"
+
+    def __post_init__(self) -> None:
+        one_of(self.ranks_by, "ranks_by", ("distance", "kernel"))
 
     @property
     def declared_uses(self) -> tuple[Use, ...]:

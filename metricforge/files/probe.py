@@ -22,7 +22,7 @@ ROWS = 2
 MOST_COLUMNS = 10**7
 """The widest rows that are made up for a metric without training rows."""
 REPORT: dict[str, Any] = {
-    **dict.fromkeys(("method", "status"), str | None),
+    **dict.fromkeys(("method", "status", "ranks_by"), str | None),
     **dict.fromkeys(("objective", "gap", "seconds"), float | int | None),
     **dict.fromkeys(("n", "n_iter", "relations", "dropped", "updates"), int | None),
     **dict.fromkeys(("notes", "converted"), tuple | list | None),

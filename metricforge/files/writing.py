@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,19 @@ Array = NDArray[Any]
 
 EXTENSIONS = (".csv", ".tsv", *storage.STORED)
 """The extensions that `write` knows."""
+BLOCK = 4096
+"""Rows that are turned into text at a time."""
+MOST_WHOLE = 1e15
+"""Whole numbers below this are written without a decimal point."""
 
 
-def write(path: str | os.PathLike[str], columns: Sequence[str], values: Array) -> None:
-    """Write a 2-d array in the format of the file's extension, atomically; numbers keep every digit."""
+def write(
+    path: str | os.PathLike[str], columns: Sequence[str], values: Array, texts: Mapping[str, Array] | None = None
+) -> None:
+    """Write a 2-d array in the format of the file's extension, atomically; numbers keep every digit.
+
+    ``texts`` are further columns by name, which may hold text: only delimited text has them.
+    """
     suffix = check_output(path)
     if suffix in (".parquet", ".zarr"):
         storage.store(_rows.as_dask(np.asarray(values)), path, columns)
@@ -30,7 +39,8 @@ def write(path: str | os.PathLike[str], columns: Sequence[str], values: Array) -
         if suffix == ".npy":
             np.save(file, np.asarray(values), allow_pickle=False)
         else:
-            file.writelines(line.encode() for line in as_text(columns, values, "\t" if suffix == ".tsv" else ","))
+            lines = as_text(columns, values, texts, delimiter="\t" if suffix == ".tsv" else ",")
+            file.writelines(line.encode() for line in lines)
 
 
 def check_output(path: str | os.PathLike[str]) -> str:
@@ -44,11 +54,31 @@ def check_output(path: str | os.PathLike[str]) -> str:
     return suffix
 
 
-def as_text(columns: Sequence[str], values: Array, delimiter: str = ",") -> Iterator[str]:
-    """Yield the lines of a delimited file: column names, then rows."""
-    yield delimiter.join(_quoted(name, delimiter) for name in columns) + "\n"
-    for row in values:
-        yield delimiter.join(_cell(value, delimiter) for value in row.tolist()) + "\n"
+def as_text(
+    columns: Sequence[str], values: Array, texts: Mapping[str, Array] | None = None, *, delimiter: str = ","
+) -> Iterator[str]:
+    """Yield the lines of a delimited file: column names, then rows, with the columns of text after the others.
+
+    Cells are made for `BLOCK` rows at a time: as Python objects they take ten times the memory of the numbers.
+    """
+    further = texts or {}
+    yield delimiter.join(_quoted(name, delimiter) for name in (*columns, *further)) + "\n"
+    for start in range(0, len(values), BLOCK):
+        part = slice(start, start + BLOCK)
+        cells = [_cells(column, delimiter) for column in (*values[part].T, *(text[part] for text in further.values()))]
+        yield from (delimiter.join(row) + "\n" for row in zip(*cells, strict=True))
+
+
+def _cells(column: Array, delimiter: str) -> list[str]:
+    """Return the cells of a column as text."""
+    if column.dtype.kind in "iu":
+        return list(map(str, column.tolist()))
+    if column.dtype.kind == "f":
+        with np.errstate(invalid="ignore"):
+            whole = (np.rint(column) == column) & (np.abs(column) < MOST_WHOLE)
+        if whole.all():
+            return list(map(str, column.astype(np.int64).tolist()))
+    return [_cell(value, delimiter) for value in column.tolist()]
 
 
 def _cell(value: Any, delimiter: str) -> str:
@@ -62,4 +92,6 @@ def _quoted(text: str, delimiter: str) -> str:
 
 
 def _digits(value: Any) -> str:
-    return repr(int(value)) if isinstance(value, float) and value.is_integer() and abs(value) < 1e15 else str(value)
+    return (
+        repr(int(value)) if isinstance(value, float) and value.is_integer() and abs(value) < MOST_WHOLE else str(value)
+    )

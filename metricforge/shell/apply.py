@@ -1,4 +1,4 @@
-"""``metricforge transform``, ``neighbors`` and ``distance``: apply a saved metric to rows of a file."""
+"""``metricforge transform`` and ``distance``, and what commands with a saved metric read and write."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ import sys
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from .. import rows as _rows
@@ -28,8 +26,6 @@ Array = NDArray[Any]
 
 log = logging.getLogger(__name__)
 
-NEIGHBOR_COLUMNS = ("row", "place", "neighbor", "distance")
-
 
 def transform(args: Namespace) -> None:
     """Embed rows."""
@@ -37,85 +33,6 @@ def transform(args: Namespace) -> None:
         E = metric.transform(table.rows)
         names = row_names(table, args)
         output(args, [f"z{c + 1}" for c in range(E.shape[1])], E, {"rows": E} | names, names)
-
-
-def neighbors(args: Namespace) -> None:
-    """Find the nearest training rows and write one line for each neighbour, nearest first."""
-    with loaded(args) as (metric, table):
-        among = None
-        if args.among:
-            among = read_for(metric, args.among, args)
-            metric = replace(metric, rows=metric.kernel.check(among.rows, "--among"), origin=_origin_of(among, args))
-        if metric.rows is None:
-            raise InputError(f"{args.metric!r} keeps no training rows to search; name their file with --among FILE")
-        own = own_rows(metric, table, args) if args.exclude_self else None
-        indices, distances = found = metric.neighbors(table.rows, k=args.k + (own is not None), method=args.method)
-        if own is not None:
-            indices, distances = without_own(*found, own)
-        lines = neighbor_lines(indices, distances)
-        if _rows.is_dask(indices):
-            output(args, NEIGHBOR_COLUMNS, lines, {"indices": indices, "distances": distances})
-            return
-        origin = metric.origin or Origin()
-        places = np.asarray(indices, dtype=np.int64)
-        lines[:, 0] = np.repeat(table.row_numbers, places.shape[1])
-        lines[:, 2] = origin.numbers_of(places.ravel())
-        known = {"label": origin.labels_of(places), "neighbor_id": origin.ids_of(places)}
-        about = {name: values for name, values in known.items() if values is not None}
-        names = {name: np.repeat(values, places.shape[1]) for name, values in _ids(table, args).items()}
-        texts = names | {name: values.ravel() for name, values in about.items()}
-        as_json = {"indices": origin.numbers_of(places), "distances": distances, **about, **_ids(table, args)}
-        output(args, NEIGHBOR_COLUMNS, lines, as_json, texts)
-
-
-def own_rows(metric: Metric, table: Table, args: Namespace) -> Array:
-    """Return the training row that each row of a table is: by identifier if both have one, else by its number."""
-    origin, ids = metric.origin or Origin(), _ids(table, args).get("id")
-    n = _rows.count(metric.rows)
-    if ids is not None and len(origin.ids):
-        names, trained = [str(name) for name in ids.tolist()], origin.ids.tolist()
-        if names == trained:  # the file that was learned from; its identifiers may repeat
-            return np.arange(n)
-        known = {name: i for i, name in enumerate(trained)}
-        if len(known) < len(trained):
-            twice = next(name for i, name in enumerate(trained) if known[name] != i)
-            raise InputError(
-                f"--exclude-self: {twice!r} names several training rows, so --id {args.id!r} does not tell which row "
-                "is itself; learn with a column that has no repeats"
-            )
-        return np.array([known.get(name, -1) for name in names])
-    numbers = origin.numbers_of(np.arange(n))
-    if table.rows.shape[0] != n or not np.array_equal(numbers, table.row_numbers):
-        raise InputError(
-            f"--exclude-self: {args.data!r} has {table.rows.shape[0]} rows and the metric keeps {n}, so they are not "
-            "the same rows; give the file that was learned from, or learn and search with --id"
-        )
-    return np.arange(n)
-
-
-def without_own(indices: Any, distances: Any, own: Array) -> tuple[Array, Array]:
-    """Return neighbours without the row itself; where it is not among them, the last one goes."""
-    if _rows.is_dask(indices):
-        raise InputError("--exclude-self works in memory; leave --scheduler out")
-    itself = indices == own[:, None]
-    itself[~itself.any(axis=1), -1] = True
-    shape = len(indices), indices.shape[1] - 1
-    return indices[~itself].reshape(shape), distances[~itself].reshape(shape)
-
-
-def neighbor_lines(indices: Any, distances: Any) -> Any:
-    """Return one line for each neighbour: row, place, neighbour, distance."""
-    if not _rows.is_dask(indices):
-        return _lines(indices, distances)
-    chunks = tuple(size * indices.shape[1] for size in indices.chunks[0]), (4,)
-    return indices.map_blocks(_lines, distances, chunks=chunks, dtype=np.float64, meta=np.empty((0, 0)))
-
-
-def _lines(indices: Array, distances: Array, block_info: Any = None) -> Array:
-    n, k = indices.shape
-    first = block_info[0]["array-location"][0][0] if block_info else 0
-    row, place = np.repeat(np.arange(first, first + n), k), np.tile(np.arange(1, k + 1), n)
-    return np.column_stack([row, place, indices.ravel(), distances.ravel()])
 
 
 def distance(args: Namespace) -> None:
@@ -161,11 +78,12 @@ def read_for(metric: Metric, path: str, args: Namespace, extra: Sequence[str] = 
     return table
 
 
-def _origin_of(table: Table, args: Namespace) -> Origin:
+def origin_of(table: Table, args: Namespace) -> Origin:
+    """Return what is known of the rows of a table that are searched: their numbers and identifiers."""
     return Origin.of(None, kept=table.kept, identifiers=(args.id, table.extra[args.id]) if args.id else None)
 
 
-def _ids(table: Table, args: Namespace) -> dict[str, Array]:
+def ids_of(table: Table, args: Namespace) -> dict[str, Array]:
     """Return the identifiers of the rows, where a column of them was named."""
     return {"id": table.extra[args.id]} if args.id else {}
 
@@ -173,7 +91,7 @@ def _ids(table: Table, args: Namespace) -> dict[str, Array]:
 def row_names(table: Table, args: Namespace) -> dict[str, Array]:
     """Return what tells rows apart: their identifiers, and their numbers if some were dropped."""
     numbers = {} if table.kept is None else {"row": table.kept}
-    return numbers | _ids(table, args)
+    return numbers | ids_of(table, args)
 
 
 def output(
@@ -204,14 +122,7 @@ def output(
     elif args.json:
         write_json({name: _in_memory(part) for name, part in as_json.items()})
     else:
-        sys.stdout.writelines(as_text([*columns, *(texts or ())], _with_texts(_in_memory(values), texts)))
-
-
-def _with_texts(values: Array, texts: Mapping[str, Array] | None) -> Array:
-    if not texts:
-        return values
-    parts = [np.asarray(values, dtype=object), *(np.asarray(part, dtype=object)[:, None] for part in texts.values())]
-    return np.concatenate(parts, axis=1)
+        sys.stdout.writelines(as_text(columns, _in_memory(values), texts))
 
 
 def _write(path: str, columns: Sequence[str], values: Any, texts: Mapping[str, Array]) -> None:
@@ -219,10 +130,8 @@ def _write(path: str, columns: Sequence[str], values: Any, texts: Mapping[str, A
     suffix = Path(path).suffix.lower()
     if _rows.is_dask(values) and suffix in storage.STORED:
         storage.store(values, path, columns)
-    elif suffix in storage.STORED:
-        write(path, columns, _in_memory(values))
     else:
-        write(path, [*columns, *texts], _with_texts(_in_memory(values), texts))
+        write(path, columns, _in_memory(values), texts)
 
 
 def _in_memory(values: Any) -> Any:

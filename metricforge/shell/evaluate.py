@@ -19,6 +19,7 @@ from ..tasks import classify, retrieval_scores, satisfied
 from .apply import read_for
 from .hints import hint_from_file, hint_kinds
 from .output import shares, write_json, write_line
+from .searching import ranked_by
 from .settings import dialect_of
 
 Array = NDArray[Any]
@@ -42,7 +43,7 @@ def run(args: Namespace) -> None:
         {"what": a.condition, "before": b.share, "after": a.share, "error": _errors(b.share, a.share, a.total)}
         for b, a in zip(satisfied(start, table.rows, hint), satisfied(metric, table.rows, hint), strict=True)
     ]
-    lines += ranked(metric, start, table, hint, args.by)
+    lines += ranked(metric, start, table, hint, ranked_by(metric, args.by))
     notes = []
     if flag == Labels.flag:
         found, drawn = classified(metric, start, table, hint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from argparse import ArgumentParser, Namespace
 
 from .command import Command
-from .commands import _output
+from .commands import add_by, add_output
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -14,32 +14,29 @@ def _arguments(parser: ArgumentParser) -> None:
     add("data", nargs="?", help="rows whose neighbours to find (default: build the index only)")
     add("-k", type=int, default=10, help="how many neighbours (default: 10)")
     add("--recall", type=float, default=0.95, help="the share of true neighbours to find (default: 0.95)")
-    add("--by", choices=("distance", "kernel"), default="distance", help="what to rank by (default: distance)")
+    add_by(parser)
     add("--among", metavar="FILE", help="rows to index (default: the training rows the metric keeps)")
     add("--folder", metavar="FOLDER", help="where the index is (default: the metric's name with .index)")
-    _output(parser)
+    add_output(parser)
 
 
 def run(args: Namespace) -> None:
     """Build or open the index, and search it if there are rows to search for."""
-    from dataclasses import replace
-
     from ..metric import load
     from ..rows import cluster, gathered
-    from .apply import NEIGHBOR_COLUMNS, neighbor_lines, output, read_for
+    from .apply import read_for
     from .output import write_json, write_line
+    from .searching import ranked_by, searched, write_neighbors
 
     metric = load(args.metric)
     folder = args.folder or f"{args.metric}.index"
+    by = ranked_by(metric, args.by)
     with cluster.connected(args.scheduler):
-        if args.among:
-            metric = replace(metric, rows=metric.kernel.check(read_for(metric, args.among, args).rows, "--among"))
-        index = metric.index(k=args.k, recall=args.recall, by=args.by, path=folder)
+        metric = searched(metric, args)
+        index = metric.index(k=args.k, recall=args.recall, by=by, path=folder)
         if args.data:
-            rows = read_for(metric, args.data, args).rows
-            indices, distances = index.search(gathered(rows), k=args.k)
-            found = {"indices": indices, "distances": distances}
-            output(args, NEIGHBOR_COLUMNS, neighbor_lines(indices, distances), found)
+            table = read_for(metric, args.data, args)
+            write_neighbors(args, metric, table, index.search(gathered(table.rows), k=args.k), by, index.recall)
             return
     facts = {"index": str(folder), "rows": index.cells.n, "cells": index.cells.cells.count, "recall": index.recall}
     if args.json:

@@ -67,6 +67,7 @@ def described(metric: Metric, path: str) -> dict[str, Any]:
         "labels": None if origin is None or not origin.label else f"{origin.label} ({len(origin.classes)} classes)",
         "ids": None if origin is None else origin.id,
         "radius": report.get("radius"),
+        "ranks rows by": report.get("ranks_by"),
         "seconds": report.get("seconds"),
         "seed": report.get("seed"),
         "learned with": f"metricforge {report['version']}" if "version" in report else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from ..tasks.classification import voters
 from .apply import loaded, output, read_for, row_names
 from .evaluate import read_hinted
 from .output import write_line
+from .searching import say_recall, search_for
 from .settings import check_not_input
 
 Array = NDArray[Any]
@@ -40,7 +42,7 @@ def classify(args: Namespace) -> None:
             if not args.label:
                 raise InputError("--among gives rows to vote: name the column of their classes with --label")
             voters = read_for(metric, args.among, args, extra=[args.label])
-            metric = _with_rows(metric, voters.rows)
+            metric = replace(metric, rows=metric.kernel.check(voters.rows, "--among"), stored_map=None, origin=None)
             y: Any = voters.extra[args.label]
         else:
             origin = metric.origin
@@ -66,7 +68,10 @@ def _classified(metric: Any, y: Any, X: Any, args: Namespace) -> Classified:
             raise InputError("--window belongs to --rule kernel; the nearest rows have one vote each")
         if radius == 0 and args.radius in (None, "learned"):
             radius = None  # a radius of 0 was learned if the nearest row decides best, however far it is
-        return _classify(metric, y, X, k=args.k, radius=radius)
+        method = search_for(metric, X, args)
+        found = _classify(metric, y, X, k=args.k, radius=radius, method=method)
+        say_recall(method)
+        return found
     if radius is None:
         raise InputError(
             f"--rule kernel needs a radius, and method {metric.report.method!r} learned none: give --radius NUMBER, or "
@@ -104,12 +109,6 @@ def _radius(metric: Any, args: Namespace) -> float | None:
         return float(args.radius)
     except ValueError:
         raise InputError(f"--radius must be a number, learned or none, got {args.radius!r}") from None
-
-
-def _with_rows(metric: Any, rows: Any) -> Any:
-    from dataclasses import replace
-
-    return replace(metric, rows=metric.kernel.check(rows, "--among"), stored_map=None, origin=None)
 
 
 def cluster(args: Namespace) -> None:
@@ -154,7 +153,10 @@ def match(args: Namespace) -> None:
         _, pairs, _ = read_hinted(metric, args)
         known = calibrate(metric, table.rows, Pairs.expect(pairs, "--pairs"))
         limit = known.threshold(args.precision, args.confidence or None)
-        found, distances = candidates(metric, table.rows, args.k)
+        metric = replace(metric, rows=metric.kernel.check(table.rows, "data"), origin=None)
+        method = search_for(metric, table.rows, args)
+        found, distances = candidates(metric, k=args.k, method=method)
+        say_recall(method)
         near = distances <= limit
         found, distances = found[near], distances[near]
         numbers = table.row_numbers

@@ -15,6 +15,7 @@ from ..rows import blocks, count
 
 if TYPE_CHECKING:
     from ..metric import Metric
+    from ..neighbors import Search
 
 Array = NDArray[Any]
 
@@ -50,7 +51,7 @@ class Classified:
 
 
 def classify(
-    metric: Metric, y: Any, X: Any, *, k: int = 5, radius: float | None = None, method: str = "auto"
+    metric: Metric, y: Any, X: Any, *, k: int = 5, radius: float | None = None, method: str | Search = "auto"
 ) -> Classified:
     """Classify rows by the votes of the k nearest training rows.
 
@@ -69,8 +70,8 @@ def classify(
     radius : float, optional
         A row whose nearest labelled training row is further away is none of these.  Methods that learn a radius have
         it as ``metric.report.radius``.
-    method : str
-        The neighbour search.
+    method : str or callable
+        The neighbour search, as `Metric.neighbors` takes it; "cells" is approximate and quick among many rows.
 
     Notes
     -----

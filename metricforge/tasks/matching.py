@@ -17,6 +17,7 @@ from .scores import kernel_of
 
 if TYPE_CHECKING:
     from ..metric import Metric
+    from ..neighbors import Search
 
 Array = NDArray[Any]
 
@@ -185,7 +186,7 @@ def _unreached(precision: float, confidence: float | None, best: float) -> str:
     return f"{known}; judge more pairs ({needed}), or ask for less precision or confidence"
 
 
-def candidates(metric: Metric, X: Any = None, k: int = 10, *, method: str = "auto") -> tuple[Array, Array]:
+def candidates(metric: Metric, X: Any = None, k: int = 10, *, method: str | Search = "auto") -> tuple[Array, Array]:
     """Return the pairs of rows that may be the same: each row with its k nearest others.
 
     Parameters
@@ -194,8 +195,8 @@ def candidates(metric: Metric, X: Any = None, k: int = 10, *, method: str = "aut
     X : rows in memory, optional
         Default: the training rows.
     k : int
-    method : str
-        The neighbour search.
+    method : str or callable
+        The neighbour search, as `Metric.neighbors` takes it; "cells" is approximate and quick among many rows.
 
     Returns
     -------
@@ -213,7 +214,7 @@ def candidates(metric: Metric, X: Any = None, k: int = 10, *, method: str = "aut
     if n < 2:
         raise InputError("X has one row, so there is no pair; give at least two")
     k = min(whole_number(k, "k"), n - 1)
-    searched = replace(metric, rows=rows, stored_map=metric.stored_map, origin=None)
+    searched = replace(metric, rows=rows, origin=None)
     indices, distances = searched.neighbors(rows, k + 1, method=method)
     own = np.arange(n)[:, None]
     first, second = np.minimum(own, indices).ravel(), np.maximum(own, indices).ravel()

@@ -197,5 +197,11 @@ def _bytes(size: Size) -> float:
 
 
 METHOD: Any = Method(
-    constraint=Triplets, kernel=Linear(), solver=Relevance(), explicit_columns=8192, cost=cost, memory=_bytes
+    constraint=Triplets,
+    kernel=Linear(),
+    solver=Relevance(),
+    explicit_columns=8192,
+    cost=cost,
+    memory=_bytes,
+    ranks_by="kernel",
 )
