@@ -63,8 +63,12 @@ class Factor:
         return 2 * float(np.log(self.packed[j * (j + 3) // 2]).sum())
 
     def solve(self, B: Array) -> Array:
-        """Return the (q, r) rows w with U'w = b for the rows b of B, so that w'w = b'A⁻¹b."""
-        if len(B) <= FEW and "_unpacked" not in self.__dict__:
+        """Return the (q, r) rows w with U'w = b for the rows b of B, so that w'w = b'A⁻¹b.
+
+        The number of rows alone decides how: the two ways round differently, and an answer that depended on earlier
+        calls would change when another metric is updated from this one.
+        """
+        if len(B) <= FEW:
             from scipy.linalg.blas import dtpsv
 
             W = np.array(B, dtype=np.float64)
