@@ -21,6 +21,10 @@ GLOBAL_SHARE = 0.1
 """The share of the directions computed from all triples; the others are computed from triples of one neighbourhood."""
 NEIGHBOURHOOD = 0.2
 """The share of the triples in a neighbourhood."""
+EQUALLY_NEAR = 1e-9
+"""Triples whose distances differ by no more than this share are equally near."""
+SMALLEST_RANGE = 1e-10
+"""The smallest range of x'v, as a share of Σ |x_f v_f|: rounding of the sum is a millionth of it."""
 PER_NEIGHBOURHOOD = 2
 """Directions computed from each neighbourhood."""
 BASE_BYTES = 1000
@@ -107,7 +111,9 @@ def directed_kernels(
     made: list[Kernel] = []
     for v in directions.T:
         column = _dense(sample @ v[:, None])
-        if column.min() < column.max():
+        # if rows differ by rounding only, blocks of another shape would compute another kernel
+        size = float((abs(sample) @ np.abs(v)).max())
+        if column.max() - column.min() > SMALLEST_RANGE * size:
             made.extend(Projected(part, direction=tuple(v)) for part in family.on(column))
     return made
 
@@ -157,7 +163,8 @@ def triple_directions(X: Any, triples: Array, n_directions: int, *, seed: int) -
     near = min(T, max(int(NEIGHBOURHOOD * T), 2 * d))
     for _ in range(0, n_directions - found[0].shape[1] if near < T else 0, min(d, PER_NEIGHBOURHOOD)):
         distance = np.square(Z[i] - Z[i[rng.integers(T)]]).sum(axis=1)
-        chosen = np.argpartition(distance, near)[:near]
+        # with all triples that are as near as the last one: rounding must not choose among those of one row
+        chosen = np.flatnonzero(distance <= (1 + EQUALLY_NEAR) * np.partition(distance, near - 1)[near - 1])
         found.append(_leading_directions(dissimilar[chosen], similar[chosen], PER_NEIGHBOURHOOD))
     V = np.concatenate(found, axis=1)[:, :n_directions]
     V /= np.where(spread > 0, spread, np.inf)[:, None]
