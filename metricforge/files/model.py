@@ -61,6 +61,8 @@ CORE_1 = (
 )  # fmt: skip
 """Fields of the core in the reports of format 1; the other fields are the outcome of the method."""
 DIGEST = hashlib.sha256().digest_size
+END_RECORD = 22
+"""Bytes of the record that ends a zip archive, before its comment, which holds the digest."""
 ARRAYS = "biufUSM"
 """The kinds of arrays that a file may hold: numbers, strings and dates."""
 
@@ -297,6 +299,7 @@ def _read_zip(file: Any, shown: str) -> tuple[dict[str, Any], list[Any]]:
     if file.read(DIGEST) != _digest(file, size - DIGEST):
         raise ModelFileError(damaged if _looks_like_ours(file) else f"{shown} is damaged, or not a saved metric")
     try:
+        _check_end(file, size)
         with zipfile.ZipFile(file) as archive:
             names = _check_members(archive, size)
             head = json.loads(archive.read("metric.json"))
@@ -313,6 +316,14 @@ def _read_zip(file: Any, shown: str) -> tuple[dict[str, Any], list[Any]]:
     except Exception as error:  # zipfile, NumPy and json raise errors of many types on such bytes
         raise ModelFileError(damaged) from error
     return head, arrays
+
+
+def _check_end(file: Any, size: int) -> None:
+    """Raise ValueError unless the archive ends with the digest: zipfile also reads those that other bytes follow."""
+    file.seek(max(0, size - DIGEST - END_RECORD))
+    end = file.read(END_RECORD)
+    if end[:4] != b"PK\x05\x06" or int.from_bytes(end[-2:], "little") != DIGEST:
+        raise ValueError("the archive does not end where the digest begins")
 
 
 def _check_members(archive: zipfile.ZipFile, size: int) -> list[str]:
@@ -366,7 +377,9 @@ class _Unpacker:
             message = str(error)
             if not isinstance(error, MissingPluginError):  # a solver may name a component of another plugin
                 message = f"{self.shown}: its {name} cannot be rebuilt; install the plugin that it needs: {message}"
-            return MissingPart(message, tree, self.arrays, self.plugins)
+            part = MissingPart(message, tree, self.arrays, self.plugins)
+            _Packer().pack(part, name)  # what cannot be written again is not what was written
+            return part
 
     def unpack(self, value: Any) -> Any:
         if value is None or isinstance(value, bool | int | float | str):

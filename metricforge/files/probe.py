@@ -92,10 +92,10 @@ def _check_numbers(values: Any, shape: tuple[int, ...], name: str) -> None:
 
 def _sample(kernel: Kernel, rows: Any, width: int | None) -> Any:
     """Return a few rows that a kernel takes, or None where none are known."""
-    if kernel.takes not in ("vectors", "strings"):
+    if kernel.takes not in ("vectors", "strings", "gram"):
         return None
     if rows is not None:
-        if kernel.takes == "vectors" and rows.dtype.kind not in "biuf":
+        if kernel.takes != "strings" and rows.dtype.kind not in "biuf":
             raise InputError(f"the training rows hold {rows.dtype}, not numbers")
         return kernel.check(_rows.take(rows, np.arange(min(ROWS, _rows.count(rows)))), "rows")
     if kernel.takes == "strings":

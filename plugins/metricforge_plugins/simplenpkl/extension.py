@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from metricforge import rows as _rows
+from metricforge.checks import whole_number
 from metricforge.errors import InputError
 from metricforge.kernels import ExplicitKernel, FittedKernel, Kernel, OverRows
 from metricforge.rows import Array
@@ -61,6 +62,14 @@ class RidgeExtension(OverFeatures, Extension):
     weights: Array
     offset: Array
     unit: bool
+
+    def __post_init__(self) -> None:
+        m, r = self.map.columns, np.size(self.offset)
+        if np.shape(self.offset) != (r,) or np.shape(self.weights) != (m, r):
+            raise InputError(
+                f"weights must be {m} × {r}, one row per feature and one column per entry of the offset, got shapes "
+                f"{np.shape(self.weights)} and {np.shape(self.offset)}"
+            )
 
     def features(self, X: Any) -> Array:
         """Return R'φ(x) + b."""
@@ -172,6 +181,12 @@ class GraphExtension(OverRows, Extension):
     vectors: Array
     n_neighbors: int
     unit: bool
+
+    def __post_init__(self) -> None:
+        n = _rows.count(self.rows)
+        if np.ndim(self.vectors) != 2 or len(self.vectors) != n:
+            raise InputError(f"vectors must have {n} rows, one per training row, got shape {np.shape(self.vectors)}")
+        whole_number(self.n_neighbors, "n_neighbors", most=n)
 
     def features(self, X: Any) -> Array:
         """Return the sums over the nearest training rows; O(n d) time per row."""
