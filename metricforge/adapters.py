@@ -15,7 +15,7 @@ from .checks import one_of, whole_number
 from .errors import InputError
 from .files import atomic
 from .kernels import Kernel
-from .rows import Array, gathered, is_dask
+from .rows import Array, gathered, is_dask, quiet
 
 SAMPLE = 20_000
 """Training rows that weigh the axes of a map that leaves some out."""
@@ -59,7 +59,10 @@ def adapter_of(kernel: Kernel, d: int, side: str, n_components: int | None, rows
 
     k(x, y) = [x, 1]'H[y, 1] gives the query side directly: what does not depend on x does not change a ranking.
     """
-    H = kernel.bilinear(d)
+    with quiet():
+        H = kernel.bilinear(d)
+    if not np.isfinite(H).all():
+        raise InputError("the linear map of this metric overflows; learn again from rescaled rows")
     if one_of(side, "side", ("query", "both")) == "query":
         if n_components is not None:
             raise InputError('n_components is for side="both": the query side has as many columns as the stored rows')

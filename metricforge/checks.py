@@ -85,6 +85,16 @@ def whole_number(value: Any, name: str, least: int = 1, most: int | None = None,
     return found
 
 
+def generator(seed: Any) -> Any:
+    """Return NumPy's random generator of a seed, or raise if it is none."""
+    import numpy as np
+
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError):
+        raise wrong("seed", "a whole number of at least 0", seed) from None
+
+
 def whole_number_or(value: Any, name: str, others: Sequence[str | None], least: int = 1) -> Any:
     """Return ``value`` where it is one of ``others``, else what `whole_number` returns."""
     if _is_one_of(value, others):

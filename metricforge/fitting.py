@@ -24,6 +24,10 @@ from .space import BUDGET, Size, Space
 
 Array = NDArray[Any]
 
+DIGITS_ROWS = 200
+"""Rows on which the digits of the kernel are counted."""
+NEARLY_EQUAL = 1e-9
+"""Squared distances below this share of k(x, x) have lost nine of their digits in features."""
 WIDE = 30
 """How many times as wide as the median column one must spread for a note."""
 
@@ -179,6 +183,7 @@ def _remarks(
     """Return notes on data that are unusual but valid."""
     return (
         *_left_out(space),
+        *_lost_digits(space),
         *_constant_columns(space, columns),
         *_wide_columns(plan, space.kernel, spread, columns),
         *(() if _rows.is_dask(space.rows) else constraint.remarks(Distances(space.kernel, space.rows, space.seed))),
@@ -193,6 +198,22 @@ def _left_out(space: Space) -> tuple[str, ...]:
     return (
         f'rank="auto" took {space.rank} landmarks of {space.n} rows, the most within {BUDGET:g} forecast CPU '
         f'seconds{lost}; rank="exact" keeps all rows',
+    )
+
+
+def _lost_digits(space: Space) -> tuple[str, ...]:
+    """Return a note if values of the kernel are so nearly equal that features computed from them lose digits."""
+    if _rows.is_dask(space.rows) or space.representation == "explicit":
+        return ()
+    sample = _rows.take(space.rows, _rows.draw(space.n, DIGITS_ROWS, space.seed))
+    apart, size = space.kernel.paired_squared_distance(sample, sample[::-1]), space.kernel.diag(sample)
+    ratio = float(apart.max(initial=0.0)) / (float(np.abs(size).max(initial=0.0)) or 1.0)
+    if not 0 < ratio < NEARLY_EQUAL:
+        return ()
+    return (
+        f"squared distances under the start kernel are about {ratio:.1g} of k(x, x), so rounding leaves about "
+        f"{max(0, round(np.log10(ratio / np.finfo(np.float64).eps)))} digits of what is computed from its values; "
+        "choose one under which rows differ more, such as one with a larger gamma",
     )
 
 

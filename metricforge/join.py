@@ -141,8 +141,11 @@ def make_space(
     if method is not None and method.rank is not None and rank == "auto" and space.representation != "explicit":
         space = represent(resolved, placed, method.rank, seed=seed)
     sample = _rows.take(space.rows, _rows.draw(space.n, SAMPLE, seed))
-    with np.errstate(over="ignore", invalid="ignore"):
+    with _rows.quiet():
         diagonal = space.kernel.diag(sample)
+        some = space.kernel.paired(sample, sample[::-1])
+    if not np.isfinite(some).all():
+        raise InputError("X: k(x, y) overflows on some rows; rescale X, or choose smaller parameters of the kernel")
     if not np.isfinite(diagonal).all():
         raise InputError("X: k(x, x) overflows on some rows; rescale X, for instance with StandardScaler")
     if float(np.abs(diagonal).max(initial=0.0)) > LARGEST:  # as a float: LARGEST overflows in float32
@@ -202,11 +205,13 @@ class _Steps:
 def solving(solver: Solver, representation: str, n: int, method: str | None = None) -> Iterator[None]:
     """Limit BLAS to one thread unless O(n³) work on an exact Gram matrix awaits; add a note to errors.
 
+    NumPy's warnings are off: the solution is checked, and what is not finite is refused.
+
     The note names the solver, the method, and the plugin that registered them.
     """
     cubic = representation == "exact" and n > CUBIC
     try:
-        with nullcontext() if cubic else cluster.one_thread():
+        with nullcontext() if cubic else cluster.one_thread(), _rows.quiet():
             yield
     except np.linalg.LinAlgError as error:
         name = method or type(solver).__name__

@@ -222,7 +222,8 @@ def notes(campaign: Campaign, found: list[dict[str, Any]], seed: int) -> list[st
         lines.append("largest change of a distance: " + ", ".join(f"{name} {value:.1e}" for name, value in worst))
     added = campaign.figures.get("MB added by the second half")
     if added:
-        lines.append(f"soak: the second half of the fits added {added[0]:.1f} MB")
+        fits = campaign.figures["fits of the soak"][0]
+        lines.append(f"soak: {fits:.0f} fits; their second half added {added[0]:.1f} MB, no thread and no open file")
     for each in found[:SHOWN]:
         lines.append(f"{each['verdict']}, {each['cases']} case(s): {each['site']} (`--replay {each['shortest']}`)")
     if len(found) > SHOWN:

@@ -58,7 +58,7 @@ def started(folder: Path, *words: str, **options: Any) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "metricforge", *words],
         cwd=folder,
-        env={**environment(METRICFORGE_MEMORY="8GB"), "PYTHONPATH": str(ROOT)},
+        env=environment(METRICFORGE_MEMORY="8GB"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import plural, wrong
+from ..checks import generator, plural, wrong
 from .distances import Distances
 from .drawing import MOST_PAIRS, PER_ROW, draw_components, sample_pairs
 from .indices import all_pairs, components_of, deal, draw_groups, groups_of, members_of, stack_pairs
 from .interface import Constraint, Links
 from .labels import Labels, few_groups
 from .scoring import Satisfied, pair_auc, satisfied_pairs
-from .validation import as_column, as_indices, check_n, encode, freeze, generator, is_missing, row_values, unique_pairs
+from .validation import as_column, as_indices, check_n, encode, freeze, is_missing, row_values, unique_pairs
 
 Array = NDArray[Any]
 

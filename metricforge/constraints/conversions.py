@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..checks import generator
 from .chunklets import Chunklets
 from .drawing import MOST_TRIPLETS, PER_ROW
 from .indices import groups_of, keyed_pairs, pair_keys
@@ -64,7 +65,7 @@ def pairs_to_quadruplets(pairs: Pairs, *, seed: int = 0) -> Quadruplets:
     s, d = pairs.similar, pairs.dissimilar
     if not (len(s) and len(d)):
         return Quadruplets([], n=pairs.n, dropped=pairs.dropped + pairs.size)
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     size = min(PER_ROW * pairs.size, len(s) * len(d), MOST_TRIPLETS)
     near = s[rng.integers(len(s), size=size)]
     row = near[np.arange(size), rng.integers(2, size=size)]

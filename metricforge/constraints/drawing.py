@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import shown
+from ..checks import generator, shown
 from ..errors import InputError
 from .indices import all_pairs, cross_pairs, pair_keys, stack_pairs
 
@@ -97,7 +97,7 @@ def draw_components(codes: Array, components: float, seed: int, *, dissimilar: b
         raise InputError(
             f"components must be between 0 and 1 (the share of rows left as components), got {shown(components)}"
         )
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     index = ClassIndex(codes)
     n = len(codes)
     target = max(round(components * n), len(index.counts) + n - len(index.rows))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import whole_number
+from ..checks import generator, whole_number
 from ..errors import InputError
 from ..rows import draw
 
@@ -81,7 +81,7 @@ def deal(rows: Array, k: int, seed: int, *, by: Array | None = None, what: str =
     k = whole_number(k, "k", least=2)
     if len(rows) < k:
         raise InputError(f"k is {k}, but the relations name {len(rows)} {what}(s); ask for fewer folds")
-    order = np.random.default_rng(seed).permutation(len(rows))
+    order = generator(seed).permutation(len(rows))
     if by is not None:
         order = order[np.argsort(by[order], kind="stable")]
     return [np.sort(rows[order[part::k]]) for part in range(k)]

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import names
-from ..checks import plural, shown
+from ..checks import generator, plural, shown
 from ..errors import InputError, NotAcceptedError
 from ..rows import ComparedByContent, draw
 from .indices import deal, inside
@@ -282,7 +282,7 @@ class Constraint(ComparedByContent, ABC):
         """
         if not self.index_fields or self.size <= most:
             return self
-        rng = np.random.default_rng(seed)
+        rng = generator(seed)
         share, kept = most / self.size, {}
         for name in self.index_fields:
             array = getattr(self, name)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import whole_number
+from ..checks import generator, whole_number
 from ..errors import InputError
 from .distances import Distances
 from .drawing import MOST_PAIRS, PER_ROW, draw_components, sample_pairs
@@ -18,7 +18,7 @@ from .interface import Constraint, Lines, Links
 from .labels import Labels, few_groups
 from .relevance import triples_of
 from .scoring import Satisfied, pair_auc, satisfied_pairs
-from .validation import check_n, freeze, generator, row_numbers, unique_pairs
+from .validation import check_n, freeze, row_numbers, unique_pairs
 
 Array = NDArray[Any]
 

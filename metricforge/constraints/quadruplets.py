@@ -8,14 +8,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import whole_number
+from ..checks import generator, whole_number
 from ..errors import InputError
 from .distances import Distances
 from .drawing import MOST_TRIPLETS, PER_ROW, draw_components, sample_pairs
 from .interface import Constraint, Lines
 from .labels import Labels
 from .scoring import Satisfied
-from .validation import as_indices, check_n, freeze, generator
+from .validation import as_indices, check_n, freeze
 
 Array = NDArray[Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import shown, whole_number
+from ..checks import generator, shown, whole_number
 from ..errors import InputError
 
 Array = NDArray[Any]
@@ -19,11 +19,11 @@ def check_relevance(queries: Any, relevant: Any, n: int) -> tuple[Array, list[Ar
 
     ``relevant`` may also be one row per query.
     """
-    q = _numbers(queries, "queries", n)
+    q = listed_rows(queries, "queries", n)
     _check_lists(relevant, "relevant")
     if len(relevant) != len(q):
         raise InputError(f"relevant has {len(relevant)} entries for {len(q)} queries; give one list for each query")
-    lists = [_numbers(np.atleast_1d(rows), f"relevant[{number}]", n) for number, rows in enumerate(relevant)]
+    lists = [listed_rows(np.atleast_1d(rows), f"relevant[{number}]", n) for number, rows in enumerate(relevant)]
     for number, rows in enumerate(lists):
         if not len(rows):
             raise InputError(f"relevant[{number}] is empty; leave out queries without a relevant row")
@@ -48,13 +48,13 @@ def triples_of(queries: Any, relevant: Any, n: int, irrelevant: Any, per_pair: i
         _check_lists(irrelevant, "irrelevant")
     if irrelevant is not None and len(irrelevant) != len(q):
         raise InputError(f"irrelevant has {len(irrelevant)} entries for {len(q)} queries; give one list for each query")
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     parts = []
     for number, (query, rows) in enumerate(zip(q, good, strict=True)):
         if irrelevant is None:
             bad = _others(query, rows, n, len(rows) * per_pair, rng)
         else:
-            bad = _numbers(np.atleast_1d(irrelevant[number]), f"irrelevant[{number}]", n)
+            bad = listed_rows(np.atleast_1d(irrelevant[number]), f"irrelevant[{number}]", n)
             both = np.intersect1d(bad, [query, *rows])
             if len(both):
                 raise InputError(f"irrelevant[{number}] names row {both[0]}, which is the query or relevant; remove it")
@@ -116,8 +116,12 @@ def _others(query: int, rows: Array, n: int, size: int, rng: np.random.Generator
     return np.asarray([row for row in dict.fromkeys(draw.tolist()) if row not in out][:size], dtype=np.int64)
 
 
-def _numbers(values: Sequence[int] | Array, name: str, n: int) -> Array:
-    found = np.asarray(values)
+def listed_rows(values: Sequence[int] | Array, name: str, n: int) -> Array:
+    """Return row numbers as an int array, or raise InputError."""
+    try:
+        found = np.asarray(values)
+    except ValueError:
+        raise InputError(f"{name} must be row numbers, got lists of unequal lengths") from None
     if found.ndim != 1 or (found.size and found.dtype.kind not in "iu"):
         raise InputError(f"{name} must be row numbers, got {found.dtype} of shape {found.shape}")
     wrong = np.flatnonzero((found < 0) | (found >= n))

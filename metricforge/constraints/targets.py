@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import first_rows, plural
+from ..checks import first_rows, generator, plural
 from ..errors import InputError
 from ..rows import draw
 from .distances import Distances
@@ -17,7 +17,7 @@ from .drawing import MOST_TRIPLETS, PER_ROW
 from .indices import deal
 from .interface import Constraint
 from .scoring import Satisfied
-from .validation import as_column, freeze, generator, is_missing, row_values
+from .validation import as_column, freeze, is_missing, row_values
 
 Array = NDArray[Any]
 

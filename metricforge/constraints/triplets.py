@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import whole_number
+from ..checks import generator, whole_number
 from ..errors import InputError
 from .distances import Distances
 from .drawing import MOST_TRIPLETS, PER_ROW, ClassIndex, draw_components, sample_pairs
@@ -17,7 +17,7 @@ from .interface import Constraint
 from .labels import Labels
 from .relevance import graded, triples_of
 from .scoring import Satisfied
-from .validation import as_indices, check_n, freeze, generator
+from .validation import as_indices, check_n, freeze
 
 Array = NDArray[Any]
 

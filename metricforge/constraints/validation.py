@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import first_rows, shown, whole_number, wrong
+from ..checks import first_rows, shown, whole_number
 from ..errors import InputError
 from .indices import keyed_pairs, pair_keys
 
@@ -34,14 +34,6 @@ def check_n(n: Any, kind: str) -> int:
     if n is None:
         raise InputError(f"n is missing: {kind} needs the number of rows, write {kind}(..., n=len(X))")
     return whole_number(n, "n", most=MOST_ROWS, most_is="pairs of more rows cannot be numbered")
-
-
-def generator(seed: Any) -> np.random.Generator:
-    """Return the random generator of a seed, or raise if it is none."""
-    try:
-        return np.random.default_rng(seed)
-    except (TypeError, ValueError):
-        raise wrong("seed", "a whole number of at least 0", seed) from None
 
 
 def as_column(values: Any, name: str) -> Array:

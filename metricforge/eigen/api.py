@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import number, whole_number
+from ..checks import generator, number, whole_number
 from ..errors import ConvergenceWarning, InputError
 from ..rows import gathered, is_dask
 from .backends import choose, dense, name_of, resolve
@@ -110,7 +110,7 @@ def top(
     limit = 1000 * (k + 20) if max_iter is None else whole_number(max_iter, "max_iter")
     tol = max(number(tol, "tol", least=0), tol_floor(matrix))
     start = None if v0 is None else checked_start(v0, n)
-    rng = np.random.default_rng(0 if seed is None else seed)
+    rng = generator(0 if seed is None else seed)
     requested = resolve(solver)
     backend = choose(requested, n, k, tol, start is not None)
 
@@ -191,7 +191,7 @@ def _top_on_dask(
         k_rest = min(k, matrix.shape[0])
         products = Products(matrix, limit, deadline)
         start = None if v0 is None else blocks.start(v0, masks, matrix.columns)
-        large = _solve(products, k_rest, lanczos_pairs, tol, start, np.random.default_rng(0 if seed is None else seed))
+        large = _solve(products, k_rest, lanczos_pairs, tol, start, generator(0 if seed is None else seed))
     solved = blocks.joined(pieces, large, masks, k)
     V = blocks.vectors(columns_of(solved.V).signed(solved.V))
     return _concluded(solved, V, "lanczos", products, calls=2)

@@ -88,7 +88,8 @@ class Products:
         single = X.dtype == np.float32
         A, unit = self._in_single() if single else (self.A, self.unit)
         try:
-            Y = np.asarray(A @ X)
+            with np.errstate(over="ignore", invalid="ignore"):
+                Y = np.asarray(A @ X)
             _check_product(X, Y)
         except BaseException as error:
             # PRIMME would turn an exception into a number, and a KeyboardInterrupt into a line on stderr

@@ -12,6 +12,8 @@ from sklearn.utils.validation import check_consistent_length, column_or_1d, vali
 from .. import rows as _rows
 from ..errors import InputError, InputTypeError
 
+LONGEST = 300
+"""Characters of a message that are shown."""
 OTHER_NAMES = "The feature names should match"
 """How scikit-learn's error for other column names than in fit begins."""
 
@@ -56,4 +58,10 @@ def own_errors() -> Iterator[None]:
     except (ValueError, TypeError) as error:
         if type(error) not in (ValueError, TypeError) or str(error).startswith(OTHER_NAMES):
             raise
-        raise (InputTypeError if isinstance(error, TypeError) else InputError)(str(error)) from None
+        raise (InputTypeError if isinstance(error, TypeError) else InputError)(_short(str(error))) from None
+
+
+def _short(message: str) -> str:
+    """Return a message of scikit-learn's on one line, without all of the array that it may quote."""
+    line = " ".join(message.split())
+    return line if len(line) <= LONGEST else f"{line[:LONGEST]} ..."

@@ -11,9 +11,9 @@ import numpy as np
 from .. import rows as _rows
 from ..checks import one_of, shown, whole_number
 from ..errors import InputError
-from ..rows import Array, ComparedByContent
+from ..rows import Array, ComparedByContent, quiet
 from .arithmetic import inverse_root
-from .interface import Kernel, quiet
+from .interface import Kernel
 from .parameters import check_is_kernel, check_on_vectors, sample_rows
 from .vectors import Linear
 
@@ -334,10 +334,12 @@ class Standardized(ComparedByContent, Transformed):
         """Return (x − mean) / spread."""
         spread = self._divisor()
         if _rows.is_sparse(X) and self.mean is None:
-            return X.multiply(1 / spread).tocsr().astype(_rows.float_dtype(X))
+            with quiet():
+                return X.multiply(1 / spread).tocsr().astype(_rows.float_dtype(X))
         dense = X.toarray() if _rows.is_sparse(X) else X
-        centred = dense if self.mean is None else dense - self.mean
-        return (centred / spread).astype(_rows.float_dtype(X), copy=False)
+        with quiet():
+            centred = dense if self.mean is None else dense - self.mean
+            return (centred / spread).astype(_rows.float_dtype(X), copy=False)
 
     def affine(self, d: int) -> Array:
         """Return the matrix of x ↦ (x − mean) / spread."""

@@ -11,7 +11,10 @@ import numpy as np
 from .. import rows as _rows
 from ..checks import is_number
 from ..errors import InputError
-from ..rows import Array
+from ..rows import Array, quiet
+
+CANCELLED = 1e-12
+"""A squared distance below this share of k(x, x) + k(y, y) is hardly more than the rounding of the three terms."""
 
 
 class Kernel(ABC):
@@ -63,12 +66,29 @@ class Kernel(ABC):
         """Return the (len(X), len(Y)) squared distances."""
         with quiet():
             D: Array = -2.0 * self.block(X, Y)  # a foreign kernel may count in whole numbers
-            D += self.diag(X)[:, None]
-            D += self.diag(Y)[None, :]
+            xx = self.diag(X)
+            yy = xx if X is Y else self.diag(Y)
+            D += xx[:, None]
+            D += yy[None, :]
             np.maximum(D, 0, out=D)
-        if X is Y:
-            np.fill_diagonal(D, 0)
+            if X is Y:
+                np.fill_diagonal(D, 0)
+            self._measure_cancelled(D, X, Y, xx, yy)
         return D
+
+    def _measure_cancelled(self, D: Array, X: Any, Y: Any, xx: Array, yy: Array) -> None:
+        """Replace in place the squared distances of which rounding left nothing by those of single pairs.
+
+        A block is a product of matrices and rounds in another order than k(x, x): equal rows would be some way apart.
+        """
+        if not D.size:
+            return
+        lost = np.flatnonzero((D > 0) & (CANCELLED * (np.abs(xx).max() + np.abs(yy).max()) > D))
+        i, j = np.divmod(lost, D.shape[1])
+        near = D[i, j] < CANCELLED * (np.abs(xx[i]) + np.abs(yy[j]))
+        i, j = i[near], j[near]
+        for part in _rows.blocks(len(i), 64 * (_rows.width(X) or 32)):
+            D[i[part], j[part]] = self.paired_squared_distance(X[i[part]], Y[j[part]])
 
     def paired_squared_distance(self, X: Any, Y: Any) -> Array:
         """Return d²(x_i, y_i) for each i."""
@@ -139,7 +159,10 @@ class Kernel(ABC):
         InputError
             When the kernel is not linear in the columns, or when M is not positive semidefinite.
         """
-        M = self.bilinear(d)[:d, :d]
+        with quiet():
+            M = self.bilinear(d)[:d, :d]
+        if not np.isfinite(M).all():
+            raise InputError(f"the matrix of kernel {type(self).__name__} overflows; learn again from rescaled rows")
         w = np.linalg.eigvalsh(M)
         if d and w[0] < -1e-8 * max(abs(w[0]), abs(w[-1])):
             raise InputError(
@@ -191,11 +214,6 @@ class Kernel(ABC):
         return NotImplemented
 
     __rmul__ = __mul__
-
-
-def quiet() -> Any:
-    """Return a context without warnings of overflow; whoever uses the numbers checks that they are finite."""
-    return np.errstate(over="ignore", invalid="ignore")
 
 
 @dataclass(frozen=True)

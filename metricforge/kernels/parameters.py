@@ -13,6 +13,9 @@ from ..rows import Array
 from ..rows.pairs import MEDIAN_ROWS, pair_values
 from .interface import Kernel
 
+PAIR_BYTES = 14
+"""Memory of the median over all pairs of rows, per entry of their matrix: the matrix, its half, and temporaries."""
+
 
 def check_is_kernel(kernel: Any, name: str) -> None:
     """Raise InputError unless ``kernel`` is a Kernel."""
@@ -43,6 +46,14 @@ def sample_rows(X: Any, seed: int) -> Any:
     return _rows.take(X, _rows.draw(_rows.count(X), MEDIAN_ROWS, seed))
 
 
+def median_rows(X: Any, seed: int) -> Any:
+    """Return the sample of rows for ``gamma="median"``, or raise MemoryBudgetError if their distances exceed it."""
+    n = min(_rows.count(X), MEDIAN_ROWS)
+    needed = PAIR_BYTES * n**2 + 2 * 8 * n * (_rows.width(X) or 1)
+    _rows.check_memory(needed, f'gamma="median" on {n} rows', "give gamma a number")
+    return sample_rows(X, seed)
+
+
 def inverse_median(D: Array) -> float:
     """Return 1 / median of the distances D_ij, i < j, for ``gamma="median"``.
 
@@ -53,7 +64,7 @@ def inverse_median(D: Array) -> float:
         raise InputError('gamma="median": some distances overflow; rescale the features, or give gamma a number')
     if len(distances) == 0:
         raise InputError('gamma="median" needs at least two rows, and X has 1 sample; give gamma a number')
-    median = float(np.median(distances))
+    median = float(np.median(distances, overwrite_input=True))
     if median <= 0:
         median = float(np.median(distances[distances > 0])) if (distances > 0).any() else 0.0
     if median <= 0:
@@ -67,5 +78,5 @@ def resolve_gamma(gamma: float | str, base: Kernel, X: Any, seed: int) -> float 
     """Return gamma, or 1 / (median squared distance under ``base``) where it is "median"."""
     if gamma != "median":
         return gamma
-    sample = sample_rows(X, seed)
+    sample = median_rows(X, seed)
     return inverse_median(base.squared_distance(sample, sample))

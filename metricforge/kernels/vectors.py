@@ -10,7 +10,7 @@ import numpy as np
 from .. import rows as _rows
 from ..checks import first_rows, number, whole_number
 from ..errors import InputError
-from ..rows import Array, ComparedByContent, as_float64
+from ..rows import Array, ComparedByContent, as_float64, quiet
 from .arithmetic import (
     inner,
     manhattan,
@@ -20,8 +20,8 @@ from .arithmetic import (
     squared_euclidean,
 )
 from .explicit import ExplicitKernel
-from .interface import Kernel, quiet
-from .parameters import check_gamma, check_is_kernel, inverse_median, resolve_gamma, resolved, sample_rows
+from .interface import Kernel
+from .parameters import check_gamma, check_is_kernel, inverse_median, median_rows, resolve_gamma, resolved
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class Laplacian(RateKernel):
         """Resolve the median of the 1-norm distance."""
         if self.gamma != "median":
             return self
-        sample = sample_rows(X, seed)
+        sample = median_rows(X, seed)
         return replace(self, gamma=inverse_median(manhattan(sample, sample)))
 
     def block(self, X: Any, Y: Any) -> Array:

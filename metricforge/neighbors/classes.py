@@ -107,13 +107,16 @@ def other_classes_within(Z: Array, codes: Array, radius: Array) -> Iterator[tupl
     """
     order = np.argsort(codes, kind="stable")
     codes, radius = codes[order], np.asarray(radius, dtype=np.float64)[order]
-    low = np.ascontiguousarray(Z[order] - Z.mean(axis=0), dtype=np.float32)
+    centred = Z[order] - Z.mean(axis=0)
+    unit = float(np.abs(centred).max(initial=0)) or 1.0  # squares of larger numbers overflow in float32
+    low = np.ascontiguousarray(centred / unit, dtype=np.float32)
+    del centred
     norms = np.einsum("ij,ij->i", low, low)
     # one product gives the squared distances: [z_i, ‖z_i‖², 1]'[−2z_j, 1, ‖z_j‖²]
     left = np.column_stack([low, norms, np.ones_like(norms)])
     right = np.column_stack([-2 * low, np.ones_like(norms), norms])
     # what float32 may have lost is decided in float64
-    reach = (radius + 2e-5 * float(norms.max(initial=0))).astype(np.float32)
+    reach = (radius / unit**2 + 2e-5 * float(norms.max(initial=0))).astype(np.float32)
     starts = np.arange(0, len(order), BLOCK)
     for a in starts:
         I = slice(a, a + BLOCK)  # noqa: E741

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from .checking import as_objects, as_strings, as_vectors, check_widths
 from .chunks import FAN_IN, Tasks, as_dask, chunk_ranges, cross, limit_chunks, split, whole_rows
-from .containers import Array, as_float64, column_names, count, float_dtype, is_dask, is_sparse, width
+from .containers import Array, as_float64, column_names, count, float_dtype, is_dask, is_sparse, quiet, width
 from .digests import ComparedByContent, digest
 from .mapping import (
     BLOCK_BYTES,
@@ -75,6 +75,7 @@ __all__ = [
     "mirror",
     "moments",
     "parse_bytes",
+    "quiet",
     "show_bytes",
     "split",
     "spread",

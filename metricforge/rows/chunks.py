@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import InputError
 from . import cluster
-from .containers import Array, count, is_dask
+from .containers import Array, count, is_dask, quiet
 
 FAN_IN = 8
 """How many partial results one task joins."""
@@ -325,7 +325,8 @@ def rows_label(*where: range | slice) -> str:
 def with_note(function: Callable[..., Any], label: str, *args: Any) -> Any:
     """Call a function inside a task; an error keeps its type and gains a note with the row numbers."""
     try:
-        return function(*args)
+        with quiet():
+            return function(*args)
     except Exception as error:
         error.add_note(f"in the block of {label}")
         raise

@@ -52,3 +52,11 @@ def column_names(X: Any) -> tuple[str, ...] | None:
     # looked up on the type: a dask Delayed has an attribute of any name
     names = tuple(X.columns) if hasattr(type(X), "columns") else ()
     return names if names and all(isinstance(name, str) for name in names) else None
+
+
+def quiet() -> Any:
+    """Return a context without NumPy's warnings; whoever uses the numbers checks that they are finite.
+
+    It holds for the current thread only, so that what runs in another thread or in a task enters its own.
+    """
+    return np.errstate(over="ignore", invalid="ignore", divide="ignore")

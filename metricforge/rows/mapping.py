@@ -13,7 +13,7 @@ import numpy as np
 
 from . import cluster
 from .chunks import Graph, as_dask, blockwise, limit_chunks, row_chunks, rows_label, selected, with_note
-from .containers import Array, count, is_dask, is_sparse, width
+from .containers import Array, count, is_dask, is_sparse, quiet, width
 from .memory import check_memory, requested_budget
 from .moving import gathered, take
 
@@ -85,7 +85,8 @@ def map_rows(
     result = np.empty(n if columns is None else (n, columns), dtype=dtype)
     most = max(columns or 1, width(X) or 1)
     for rows in blocks(n, 8 * most) if widest is None else wide_blocks(n, max(most, widest)):
-        result[rows] = function(X[rows])
+        with quiet():
+            result[rows] = function(X[rows])
     return result
 
 
@@ -140,7 +141,8 @@ def _tiled(function: Callable[[Any, Any], Array], X: Any, Y: Any, dtype: np.dtyp
         return PAIR_ARRAYS * 8 * (rows * others + (rows + others) * widest)
 
     if budget is None or temporaries(n, m) <= budget:
-        return function(X, Y)
+        with quiet():
+            return function(X, Y)
     size = dtype.itemsize * n * m
     least = size + temporaries(min(n, LEAST_TILE), min(m, LEAST_TILE))
     check_memory(least, f"a {n} × {m} matrix", "give fewer rows at a time, or dask arrays")
@@ -148,9 +150,10 @@ def _tiled(function: Callable[[Any, Any], Array], X: Any, Y: Any, dtype: np.dtyp
     left = (budget - size) / (PAIR_ARRAYS * 8)
     side = max(LEAST_TILE, int((left + widest**2) ** 0.5) - widest)
     result = np.empty((n, m), dtype=dtype)
-    for i in range(0, n, side):
-        for j in range(0, m, side):
-            result[i : i + side, j : j + side] = function(X[i : i + side], Y[j : j + side])
+    with quiet():
+        for i in range(0, n, side):
+            for j in range(0, m, side):
+                result[i : i + side, j : j + side] = function(X[i : i + side], Y[j : j + side])
     return result
 
 
@@ -179,7 +182,8 @@ def map_paired(function: Callable[[Any, Any], Array], X: Any, Y: Any, dtype: Any
     n = count(X)
     result = np.empty(n, dtype=dtype)
     for part in blocks(n, max(64 * (width(X) or 1), 2 * WIDE_ARRAYS * 8 * widest)):
-        result[part] = function(X[part], Y[part])
+        with quiet():
+            result[part] = function(X[part], Y[part])
     return result
 
 
@@ -187,7 +191,8 @@ def map_relations(function: Callable[[Any, Any], Array], X: Any, pairs: Array) -
     """Return ``function(X[i], X[j])`` for a (p, 2) array of row numbers, a block of pairs at a time."""
     result = np.empty(len(pairs))
     for part in blocks(len(pairs), 32 * (width(X) or 32)):
-        result[part] = function(take(X, pairs[part, 0]), take(X, pairs[part, 1]))
+        with quiet():
+            result[part] = function(take(X, pairs[part, 0]), take(X, pairs[part, 1]))
     return result
 
 
@@ -209,7 +214,8 @@ def fold(function: Callable[..., Any], join: Callable[[list[Any]], Any], X: Any,
     Only results move between workers, never rows.
     """
     if not is_dask(X):
-        return join([function(X, *along)])
+        with quiet():
+            return join([function(X, *along)])
     along = tuple(a.rechunk({0: X.chunks[0]}) if is_dask(a) else a for a in along)
     graph = Graph(function, join, X, *(a for a in along if is_dask(a)))
     keys = [[key for key, _ in row_chunks(a)] if is_dask(a) else None for a in along]

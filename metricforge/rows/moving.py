@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import generator
 from ..errors import InputError
 from . import cluster
 from .chunks import concatenated, selected, split
@@ -16,7 +17,7 @@ def draw(n: int, size: int, seed: int) -> Array:
     """Return ``min(n, size)`` distinct row numbers, sorted; they depend on n, size and seed only."""
     if size >= n:
         return np.arange(n)
-    return np.sort(np.random.default_rng(seed).choice(n, size=size, replace=False))
+    return np.sort(generator(seed).choice(n, size=size, replace=False))
 
 
 def take(X: Any, index: Array) -> Any:

@@ -15,7 +15,13 @@ MEDIAN_ROWS = 1024
 
 def pair_values(D: Array) -> Array:
     """Return the entries D_ij with i < j of a symmetric matrix as float64: one value per pair of two different rows."""
-    return np.asarray(D[np.triu_indices(len(D), k=1)], dtype=np.float64)
+    n = len(D)
+    values = np.empty(n * (n - 1) // 2)
+    end = 0
+    for i in range(n - 1):  # np.triu_indices would take three times the memory of D
+        start, end = end, end + n - 1 - i
+        values[start:end] = D[i, i + 1 :]
+    return values
 
 
 def median_of_pairs(D: Array) -> float:

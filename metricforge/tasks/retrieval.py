@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import number, one_of, whole_number
-from ..constraints.relevance import check_grades, check_relevance
+from ..checks import generator, number, one_of, whole_number
+from ..constraints.relevance import check_grades, check_relevance, listed_rows
 from ..errors import InputError
 from ..kernels import Kernel
 from ..neighbors.largest import largest
@@ -99,12 +99,12 @@ def retrieval_scores(
         raise InputError("X must be in memory; give the rows that the queries and documents use")
     one_of(by, "by", ("kernel", "distance"))
     queries_, truth = check_relevance(queries, relevant, count(X))
-    pool = np.arange(count(X)) if documents is None else np.asarray(documents, dtype=np.int64)
+    pool = np.arange(count(X)) if documents is None else listed_rows(documents, "documents", count(X))
     k = whole_number(k, "k", most=len(pool))
     gains = [np.ones(len(rows)) for rows in truth] if grades is None else check_grades(truth, grades)
     found = ranked(kernel, X, queries_, pool, k, by=by)
     scores = np.array([_scored(*parts, k) for parts in zip(found, truth, gains, strict=True)])
-    draws = np.random.default_rng(seed).integers(len(scores), size=(RESAMPLES, len(scores)))
+    draws = generator(seed).integers(len(scores), size=(RESAMPLES, len(scores)))
     errors = scores[draws].mean(axis=1).std(axis=0)
     names = ("precision", "recall", "mrr", "ndcg")
     means = dict(zip(names, scores.mean(axis=0).tolist(), strict=True))
@@ -163,8 +163,8 @@ def hard_negatives(
     X = chosen.check(X, "X")
     number(margin, "margin", least=0)
     queries_, truth = check_relevance(queries, relevant, count(X))
-    pool = np.arange(count(X)) if documents is None else np.asarray(documents, dtype=np.int64)
-    rng = np.random.default_rng(seed)
+    pool = np.arange(count(X)) if documents is None else listed_rows(documents, "documents", count(X))
+    rng = generator(seed)
     D = take(X, pool)
     found = []
     for query, good in zip(queries_, truth, strict=True):

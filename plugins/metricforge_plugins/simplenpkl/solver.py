@@ -145,7 +145,7 @@ class SimpleNPKL(Solver):
         for name, known in CHOICES.items():
             one_of(getattr(self, name), name, known)
         eigen.check_name(self.eigensolver, "eigensolver")
-        number(self.C, "C", above=0)
+        number(self.C, "C", above=0, most=1e100)  # its square is finite
         number_or(self.B, "B", [None, UNBOUNDED], above=0)
         number_or(self.active, "active", [None], above=0, most=1)
         number(self.recall, "recall", above=0, most=1)
