@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, ClassVar, Self
@@ -237,7 +237,9 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
         with self._kept_on_failure():
             for name, value in direct.items():
                 if name not in known:
-                    raise UnknownNameError(f"Invalid parameter {name!r} for MetricLearner; {nearest(name, known)}")
+                    raise UnknownNameError(
+                        f"Invalid parameter {name!r} for MetricLearner; {self._instead(name, known)}"
+                    )
                 setattr(self, name, value)
             # outer parameters first: kernel__base before kernel__base__degree
             for name in sorted(params.keys() - direct.keys(), key=lambda name: (name.count("__"), name)):
@@ -247,6 +249,11 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
                     raise UnknownNameError(f"Invalid parameter {name!r} for MetricLearner; {close}")
                 setattr(self, first, _replaced(self._component(first), rest, params[name], name))
         return self
+
+    def _instead(self, name: str, known: Iterable[str]) -> str:
+        """Return what to write in the place of an unknown parameter: often an option of the method was meant."""
+        nested = [path for path in self.get_params() if path.endswith(f"__{name}")]
+        return f"write {' or '.join(nested)}" if nested else nearest(name, list(known))
 
     def _component(self, name: str) -> Any:
         """Return the kernel or solver that a fit would use, or None if that depends on the data."""

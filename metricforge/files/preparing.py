@@ -274,10 +274,7 @@ class _Plan:
         elif not forced and 2 * holes > self.raw.n:
             self.left_out[name] = f"{holes} of {self.raw.n} cells are missing ({_anyway(name)})"
         elif not forced and (len(levels) > MOST_LEVELS or 2 * len(levels) > max(rows, 4)):
-            self.left_out[name] = (
-                f"text with {len(levels)} different values in {rows} rows; a category has at most {MOST_LEVELS}, and "
-                f"several rows in each ({_anyway(name)})"
-            )
+            self.left_out[name] = f"text with {len(levels)} different values in {rows} rows ({_anyway(name)})"
         else:
             self.levels[name] = levels
             commonest = max(range(len(levels)), key=lambda i: counts[levels[i]])

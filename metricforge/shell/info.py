@@ -33,7 +33,7 @@ def run(args: Namespace) -> None:
         if value not in (None, "", []):
             write_line(f"  {name:<{wide}}  {value}")
     if columns:
-        write_line(f"\n{plural(len(columns), 'entry', 'entries')} on columns")
+        write_line("\ncolumns")
         for name, what in columns[:SHOWN]:
             write_line(f"  {name}: {what}")
         if len(columns) > SHOWN:
@@ -68,7 +68,7 @@ def described(metric: Metric, path: str) -> dict[str, Any]:
         "ids": None if origin is None else origin.id,
         "radius": report.get("radius"),
         "ranks rows by": report.get("ranks_by"),
-        "seconds": report.get("seconds"),
+        "seconds": report.get("seconds") and float(f"{report['seconds']:.2g}"),
         "seed": report.get("seed"),
         "learned with": f"metricforge {report['version']}" if "version" in report else None,
         "format": head.get("format"),

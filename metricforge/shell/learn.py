@@ -156,8 +156,6 @@ def _print(result: Result) -> None:
     write_line(f"learned by {facts.method} from {hint.describe()} over {plural(facts.n, 'row')}{width}")
     steps = plural(facts.n_iter, "iteration")
     write_line(f"{facts.status.replace('_', ' ')}: {facts.certificate.describe()}; {steps}, {facts.seconds:.2g} s")
-    for note in (*facts.converted, *facts.notes, *notes):
-        write_line(f"note: {note}")
     shown = facts.held_out_scores
     wide = max((len(text) for text in (*(h.condition for h in after), *(s["what"] for s in shown))), default=0)
     if shown:
@@ -172,6 +170,10 @@ def _print(result: Result) -> None:
             write_line(f"{a.condition:<{wide}} {100 * b.share:>6.1f} % {100 * a.share:>6.1f} %")
     if advice := _advice(metric, before, after):
         write_line(advice)
+    if said := (*facts.converted, *facts.notes, *notes):
+        write_line()
+    for note in said:
+        write_line(f"note: {note}")
     write_line(f"\nmetric: {run.out}" + (f"\nreport: {run.report}" if run.report else ""))
     command = ["metricforge", "neighbors", run.out, run.data, "-k", "5"]
     if _rows.is_dask(metric.rows):

@@ -208,17 +208,19 @@ class _Parser(argparse.ArgumentParser):
 
 def make_parser(name: str | None = None, command: Command | None = None) -> argparse.ArgumentParser:
     """Return the parser of one command, or, for ``metricforge --help``, one that lists all commands."""
+    listed = "" if command else _listed(command_entries())
     parser = _Parser(
         prog="metricforge",
         description="Turn hints about likeness into a distance.",
-        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=20),
+        epilog=listed,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"metricforge {__version__}")
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
-    inside = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    inside = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", help="one of those below")
     if name is None or command is None:
         for entry in command_entries():
-            inside.add_parser(entry.name, help=_help(entry))
+            inside.add_parser(entry.name)
         return parser
     sub = inside.add_parser(name, description=f"{command.help[0].upper()}{command.help[1:]}.")
     command.arguments(sub)
@@ -227,10 +229,16 @@ def make_parser(name: str | None = None, command: Command | None = None) -> argp
     return parser
 
 
+def _listed(entries: Sequence[Entry]) -> str:
+    """Return the commands with a line of help each."""
+    wide = max((len(entry.name) for entry in entries), default=0)
+    lines = (f"  {entry.name:<{wide}}  {_help(entry)}\n" for entry in entries)
+    return f"commands:\n{''.join(lines)}\nmetricforge COMMAND --help says more about each."
+
+
 def _help(entry: Entry) -> str:
     """Return the help of a command, or why it cannot be loaded."""
     try:
-        text = load(entry).help
+        return load(entry).help
     except Exception as error:
-        text = f"cannot be loaded from plugin {entry.plugin!r}: {' '.join(describe(error).split())}"
-    return text.replace("%", "%%")  # argparse expands %(...)s
+        return f"cannot be loaded from plugin {entry.plugin!r}: {' '.join(describe(error).split())}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from argparse import Namespace
 from dataclasses import replace
 from typing import Any
@@ -32,7 +33,11 @@ from .settings import check_not_input
 
 Array = NDArray[Any]
 
+log = logging.getLogger(__name__)
+
 NONE = "none of these"
+COVERED = 0.1
+"""The least share of different pairs that must be as near as the candidates: of pairs at random, few are."""
 
 
 def classify(args: Namespace) -> None:
@@ -157,6 +162,13 @@ def match(args: Namespace) -> None:
         method = search_for(metric, table.rows, args)
         found, distances = candidates(metric, k=args.k, method=method)
         say_recall(method)
+        coverage = known.coverage(distances)
+        if coverage < COVERED:
+            log.warning(
+                "only %.0f %% of the pairs given as different are as near as the candidates: matches may be wrong more "
+                "often than --precision allows; judge pairs that are near each other, for instance some of those found",
+                100 * coverage,
+            )
         near = distances <= limit
         found, distances = found[near], distances[near]
         numbers = table.row_numbers
@@ -165,7 +177,7 @@ def match(args: Namespace) -> None:
         if args.id:
             ids = table.extra[args.id]
             names = {"id_i": ids[found[:, 0]], "id_j": ids[found[:, 1]]}
-        about = {"threshold": limit, "recall": known.recall(limit), "candidates": len(near)}
+        about = {"threshold": limit, "recall": known.recall(limit), "candidates": len(near), "coverage": coverage}
         as_json = {"pairs": numbers[found], "probabilities": lines[:, 3], "distances": distances, **about, **names}
         output(args, ["i", "j", "distance", "probability"], lines, as_json, names)
         if args.out and not args.json:

@@ -122,6 +122,15 @@ class Calibration:
             share[:] = np.cumsum(weights * self.same)[positions] / np.where(total > 0, total, 1.0)
         return np.asarray(np.quantile(shares, 1 - confidence, axis=0))
 
+    def coverage(self, distances: Any) -> float:
+        """Return the share of the different pairs that are as near as nine in ten of some candidates.
+
+        Pairs at random are mostly further apart than all candidates.  The probabilities then say nothing about
+        different rows that are near each other, and thresholds are too large: judge candidates instead.
+        """
+        reach = np.quantile(np.asarray(distances, dtype=np.float64), 0.9)
+        return float(np.mean(self.distances[~self.same] <= reach))
+
     def recall(self, threshold: float) -> float:
         """Return the share of the same pairs that a threshold finds."""
         return float(np.mean(self.distances[self.same] <= threshold))

@@ -390,3 +390,9 @@ def test_score_is_that_of_the_hints_on_rows_not_learned_from(wine):
     assert (cross_val_score(learner, X, y, cv=KFold(3, shuffle=True, random_state=0)) > 0.8).all()
     with pytest.raises(InputError, match="about 3 rows"):
         learner.score(X[::2], constraints=mf.Pairs([(0, 1)], n=3))
+
+
+def test_an_option_of_the_method_is_named_where_it_was_set_without_its_place():
+    learner = mf.MetricLearner("krca")
+    with pytest.raises(InputError, match=r"Invalid parameter 'epsilon' for MetricLearner; write solver__epsilon"):
+        learner.set_params(epsilon=0.1)

@@ -145,6 +145,19 @@ def records(tmp_path, monkeypatch):
     return right
 
 
+@pytest.mark.usefixtures("records")
+def test_match_warns_where_different_pairs_are_all_far_apart(caplog, capsys):
+    assert run("learn", "records.csv", "--pairs", "old.csv", "--id", "id", "--method", "krca", "-o", "m.metric") == 0
+    words = ["match", "m.metric", "records.csv", "--pairs", "new.csv", "--confidence", "0", "--json"]
+    assert run(*words) == 0
+    assert "as near as the candidates" not in caplog.text
+    capsys.readouterr()
+    assert run(*words, "-k", "1") == 0
+    coverage = json.loads(capsys.readouterr().out)["coverage"]
+    assert coverage < 0.1
+    assert f"only {100 * coverage:.0f} % of the pairs given as different are as near as the candidates" in caplog.text
+
+
 def test_match_lists_the_records_that_are_the_same(records, capsys):
     assert run("learn", "records.csv", "--pairs", "old.csv", "--id", "id", "--method", "krca", "-o", "m.metric") == 0
     capsys.readouterr()

@@ -31,6 +31,15 @@ def known(records):
     return metric, X, pairs
 
 
+def test_coverage_tells_judged_candidates_from_pairs_at_random(known, rng):
+    metric, X, pairs = known
+    _, distances = candidates(metric, X, 5)
+    assert calibrate(metric, X, pairs).coverage(distances) > 0.8
+    other = rng.integers(300, size=(500, 2))
+    other = other[(other[:, 0] - other[:, 1]) % 150 != 0]
+    assert calibrate(metric, X, mf.Pairs(pairs.similar, other, n=300)).coverage(distances) < 0.1
+
+
 def test_candidates_are_the_nearest_of_each_row(records):
     X, _ = records
     metric = mf.learn(X, np.arange(300) % 2, method="euclidean", kernel="linear")
