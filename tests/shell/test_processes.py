@@ -127,7 +127,7 @@ def test_the_callers_signal_handlers_stay(here, capsys):
 
 @pytest.mark.parametrize("name", ["e.csv", "e.npy"])
 def test_interrupted_while_writing(here, monkeypatch, capsys, name):
-    def lines(*_):
+    def lines(*_, **__):
         yield "half\n"
         raise KeyboardInterrupt
 
