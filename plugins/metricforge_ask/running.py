@@ -90,8 +90,9 @@ def learn_command(args: Namespace, session: Session) -> str:
     words = ["metricforge", "learn", args.data, "--answers", str(out_of(args))]
     words += ["--id", args.id] if args.id else []
     aside = dict.fromkeys(name for name in (args.text, args.image) if name)
-    for flag in ("columns", "drop", "categories"):
-        for text in [*(getattr(args, flag) or []), *(map(_quoted, aside) if flag == "drop" else [])]:
+    for flag in ("columns", "drop", "categories", "missing-values"):
+        given = getattr(args, flag.replace("-", "_")) or []
+        for text in [*given, *(map(_quoted, aside) if flag == "drop" else [])]:
             words += [f"--{flag}", text]
     for flag in ("missing", "sep", "encoding", "thousands"):
         words += [f"--{flag}", getattr(args, flag)] if getattr(args, flag) else []

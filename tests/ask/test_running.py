@@ -38,7 +38,7 @@ def table(tmp_path, monkeypatch):
 def test_the_command_that_follows_reads_the_table_as_ask_does(table, capsys):
     args = parsed(
         *("werte.csv", "--id", "Name", "--text", "note", "--drop", "Klasse"),
-        *("--encoding", "latin-1", "--missing", "drop"),
+        *("--encoding", "latin-1", "--missing", "drop", "--missing-values=-9,?x"),
     )
     session, cards = prepare(args)
     assert session.n == 29
@@ -52,6 +52,7 @@ def test_the_command_that_follows_reads_the_table_as_ask_does(table, capsys):
     assert all(len(set(kept[groups == g])) == 1 for g in set(groups[groups >= 0]))
     words = shlex.split(learn_command(args, session))
     assert words[0] == "metricforge"
+    assert words[words.index("--missing-values") + 1] == "-9,?x"
     assert main([*words[1:], "--folds", "0"]) == 0
     assert "werte.metric" in capsys.readouterr().out
 
