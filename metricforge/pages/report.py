@@ -170,7 +170,7 @@ def _lead(about: _Subject, title: str, before: Sequence[Satisfied], after: Seque
         tiles.append(markup.tile(f"{report['seconds']:.2g} s", plural(report["n_iter"], "iteration")))
     notes = [f"<li>{escape(str(note))}</li>" for note in (*report.get("converted", ()), *report.get("notes", ()))]
     below = f'<ul class="soft">{"".join(notes)}</ul>' if notes else ""
-    return f'<h1>{escape(title)}</h1><p>{escape(learned)}</p>{below}<div class="tiles">{"".join(tiles)}</div>'
+    return f'<h1>{escape(title)}</h1><p>{escape(learned)}</p><div class="tiles">{"".join(tiles)}</div>{below}'
 
 
 def _held_out_tile(score: Mapping[str, Any]) -> str:
