@@ -67,6 +67,7 @@ HEAVY = {
     "clarabel": {"lpdesign.semidefinite"},
     "numba": {
         "neighbors.bits",
+        "neighbors.hops",
         "neighbors.nndescent",
         "kcr.loops",
         "lmnn.loops",
@@ -82,7 +83,7 @@ HEAVY = {
 # Classes must exist to be subclassed, and loops to be compiled; these files are themselves imported when needed.
 AT_THE_TOP = {
     "sklearn": {"estimators.learner", "estimators.validation", "estimators.rule"},
-    "numba": {"neighbors.bits", "kcr.loops", "lmnn.loops", "lpdesign.gaussian", "nca.loops"},
+    "numba": {"neighbors.bits", "neighbors.hops", "kcr.loops", "lmnn.loops", "lpdesign.gaussian", "nca.loops"},
     "highspy": {"lpdesign.highs"},
     "distributed": {"rows.allocation"},
 }

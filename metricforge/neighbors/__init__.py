@@ -7,8 +7,9 @@ without any rounding).
 
 Files: `api` has the functions to call, `choice` the rule of method="auto", `exhaustive` the search by products over
 the tiles of `scanning`, with the bounds of `single`; `approximate` the search by the cells of `partition` in the
-`coordinates` of rows, a few of which `probing` searches for each row, `coarse` for small batches of queries, and
-`cell_chunks` on dask; `index` rows kept for the search of new ones; `candidates` the KD tree and the ranking of
+`coordinates` of rows, a few of which `probing` searches for each row, `coarse` for small batches of queries; `refining`
+passes over neighbours of neighbours, with the loops of `hops`; `cell_chunks` both on dask, by the steps of `shards` and
+`hop_chunks`; `index` rows kept for the search of new ones; `candidates` the KD tree and the ranking of
 candidates, `nndescent` NN-descent, `binary` and `bits` the search of packed rows, `chunks` the search of dask rows,
 `graphs` the neighbour graphs, `classes` the nearest rows of the same class and of others, and the rows of others within
 a radius.

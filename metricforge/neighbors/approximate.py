@@ -14,6 +14,7 @@ from .distances import is_binary
 from .exhaustive import exact_search
 from .partition import BATCH, Cells, cell_count, learn_cells, members_of, sample_rows
 from .probing import QUERIES, probe
+from .refining import FIRST_CELLS, Sample, refined, refines
 
 PILOT = 400
 """Rows whose true neighbours are searched: from one half the number of cells is chosen, from the other the recall is
@@ -42,7 +43,15 @@ class Plan(NamedTuple):
 
 
 def plan(
-    cells: Cells, rows: Array, homes: Array, distances: Array, k: int, recall: float, *, many: bool = False
+    cells: Cells,
+    rows: Array,
+    homes: Array,
+    distances: Array,
+    k: int,
+    recall: float,
+    *,
+    many: bool = False,
+    most: int | None = None,
 ) -> Plan:
     """Choose the number of cells to search from the true lists of sampled rows.
 
@@ -58,9 +67,11 @@ def plan(
         The share to reach, less one standard error, on the first half of the rows; the other half gives the estimate.
     many : bool
         Whether the cells searched will be those of `Cells.around`, not of `Cells.nearest`.
+    most : int, optional
+        The largest number of cells; by default those in which a MOST_SHARE of the rows is.
     """
     half = max(1, len(rows) // 2)
-    most, p = max(1, int(MOST_SHARE * cells.count)), 1
+    most, p = max(1, int(MOST_SHARE * cells.count)) if most is None else most, 1
     while p <= most:
         # the groups that are visited depend on the number of cells asked for, so each number is tried as it will be
         near = cells.around(rows, p) if many else cells.nearest(rows, p)
@@ -113,24 +124,32 @@ def cell_search(X: Any, Q: Any, k: int, own: Array | None, recall: float, seed: 
     chosen = pilot_rows(q, seed)
     near, distances = exact(X, Q[chosen], min(2 * k, n - (own is not None)), None if own is None else chosen)
     homes = cells.nearest(place(place.rows(X[near.ravel()])), 1)[:, 0].reshape(near.shape)
-    scheme = plan(cells, place(place.rows(Q[chosen])), homes, distances, k, recall, many=True)
+    placed, rows = place(place.rows(Q[chosen])), place.rows(X)
+    tried = own is not None and refines(X, cells, binary=binary)
+    scheme = plan(cells, placed, homes, distances, k, recall, many=True, most=FIRST_CELLS if tried else None)
+    home = None
+    if tried and not scheme.cells:
+        home = _homes(cells, place, rows)
+        found = refined(X, cells, home, Sample(chosen, distances[:, k - 1], k, recall))
+        if found is not None:
+            return found
+        scheme = plan(cells, placed, homes, distances, k, recall, many=True)
     if not scheme.cells:
         return exact(X, Q, k, own), 1.0
-    rows = place.rows(X)
-    home = _homes(cells, place, rows)
+    home = _homes(cells, place, rows) if home is None else home
     members = members_of(rows, home, cells.count)
     sizes = np.diff(members.starts)
     Q = rows if Q is X else place.rows(Q)
     # Rows in the order of their cells: those of one block search the same cells.
     order = members.numbers if own is not None else np.argsort(_homes(cells, place, Q), kind="stable")
-    found = np.empty((q, k), dtype=np.int64), np.empty((q, k))
+    lists = np.empty((q, k), dtype=np.int64), np.empty((q, k))
     for part in blocks(q, place.row_bytes, QUERIES * place.row_bytes):
         numbers = order[part]
         block = Q[numbers]
         mine = None if own is None else own[numbers]
         probes = cells.enough(place(block), scheme.cells, sizes, k, many=True)
-        found[0][numbers], found[1][numbers] = probe(block, probes, members, k, mine)
-    return found, scheme.recall
+        lists[0][numbers], lists[1][numbers] = probe(block, probes, members, k, mine)
+    return lists, scheme.recall
 
 
 def _homes(cells: Cells, place: Coordinates, rows: Any) -> Array:

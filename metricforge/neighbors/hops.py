@@ -1,0 +1,216 @@
+"""Neighbours of neighbours: compiled loops that improve the lists of all rows at once.
+
+A row's true neighbour that its list lacks is likely to be in the list of a row near it.  A *pass* compares every row
+with the lists of the rows in its own list and of those that list it.  All lists of a pass are made from those before
+it, so the answer does not depend on the order of the rows.  The loops are compiled on first use and cached on disk.
+
+Rows are float32 and known by their positions; lists ascend by (square, position), with -1 at the end where they are
+not full.
+
+References
+----------
+Dong, Charikar and Li, "Efficient k-nearest neighbor graph construction for generic similarity measures", WWW 2011.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+class HopLists(NamedTuple):
+    """Lists of some rows, of k entries each.
+
+    Attributes
+    ----------
+    positions : (n, k) int32 array
+    squares : (n, k) float32 array
+        Squared distances; infinite where there is no entry.
+    fresh : (n, k) bool array
+        Which entries the last pass added.
+    """
+
+    positions: Array
+    squares: Array
+    fresh: Array
+
+
+def in_columns(rows: Array, starts: Array) -> Array:
+    """Return rows with the columns of each cell one after another: distances to a cell are then computed abreast."""
+    out = np.empty(rows.size, dtype=np.float32)
+    _in_columns(np.ascontiguousarray(rows, dtype=np.float32), np.asarray(starts, dtype=np.int64), out)
+    return out
+
+
+def first_lists(
+    queries: Array, own: Array, columns: Array, starts: Array, numbers: Array, probes: Array, k: int
+) -> HopLists:
+    """Return the lists of queries among the rows in their cells.
+
+    Parameters
+    ----------
+    queries : (q, d) float32 array
+    own : (q,) int array
+        The position that a query may not list.
+    columns, starts : arrays
+        What `in_columns` returned, and where the rows of each cell start.
+    numbers : (n,) int array
+        The positions of the rows.
+    probes : (q, p) int array
+        The cells to search for each query; -1 for none.
+    """
+    lists = _empty(len(queries), k)
+    most = int(np.diff(starts).max(initial=0))
+    places = (np.ascontiguousarray(part, dtype=np.int64) for part in (starts, numbers, probes))
+    _first(np.ascontiguousarray(queries), np.asarray(own, dtype=np.int64), columns, *places, most, *lists[:2])
+    lists.fresh[:] = lists.positions >= 0
+    return lists
+
+
+def listing_rows(lists: HopLists, first: int, n: int, most: int) -> tuple[Array, Array]:
+    """Return for each of n positions the rows that list it, those nearest first and at most so many.
+
+    Also whether that entry is fresh.  The lists are those of the positions from ``first`` on.
+    """
+    who, fresh = np.full((n, most), -1, dtype=np.int32), np.zeros((n, most), dtype=np.bool_)
+    _listing(lists.positions, lists.fresh, first, who, fresh)
+    return who, fresh
+
+
+def one_pass(rows: Array, lists: HopLists, listing: tuple[Array, Array]) -> HopLists:
+    """Return the lists of the first q rows after one pass over them.
+
+    Parameters
+    ----------
+    rows : (n, d) float32 array
+    lists : HopLists
+        Of the first rows: the q rows, and all that they list or that list them.
+    listing : two (q, r) arrays
+        What `listing_rows` returned for the q rows.
+    """
+    out = _empty(len(listing[0]), lists.positions.shape[1])
+    _pass(rows, *lists, *listing, *out)
+    return out
+
+
+def _empty(q: int, k: int) -> HopLists:
+    shape = (q, k)
+    return HopLists(
+        np.full(shape, -1, dtype=np.int32), np.full(shape, np.inf, dtype=np.float32), np.zeros(shape, dtype=np.bool_)
+    )
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _in_columns(rows: Any, starts: Any, out: Any) -> None:  # pragma: no cover
+    d = rows.shape[1]
+    for cell in range(len(starts) - 1):
+        start, size = starts[cell], starts[cell + 1] - starts[cell]
+        for j in range(size):
+            for c in range(d):
+                out[start * d + c * size + j] = rows[start + j, c]
+
+
+@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def _first(
+    queries: Any,
+    own: Any,
+    columns: Any,
+    starts: Any,
+    numbers: Any,
+    probes: Any,
+    most: int,
+    positions: Any,
+    squares: Any,
+) -> None:  # pragma: no cover
+    d = queries.shape[1]
+    k = positions.shape[1]
+    total = np.empty(most, dtype=np.float32)
+    for i in range(len(queries)):
+        worst = np.float32(np.inf)
+        for place in range(probes.shape[1]):
+            cell = probes[i, place]
+            if cell < 0:
+                continue
+            start, size = starts[cell], starts[cell + 1] - starts[cell]
+            block = columns[start * d : (start + size) * d].reshape(d, size)
+            sums = total[:size]
+            sums[:] = 0
+            for c in range(d):
+                q, column = queries[i, c], block[c]
+                for j in range(size):
+                    apart = column[j] - q
+                    sums[j] += apart * apart
+            for j in range(size):
+                if total[j] < worst and numbers[start + j] != own[i]:
+                    worst = _insert(positions, squares, i, k, numbers[start + j], total[j])
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _insert(positions: Any, squares: Any, i: int, k: int, y: int, square: Any) -> Any:  # pragma: no cover
+    """Add a row to a list and drop the last; return the square from which on others stay out."""
+    j = k - 1
+    while j > 0 and squares[i, j - 1] > square:
+        squares[i, j], positions[i, j] = squares[i, j - 1], positions[i, j - 1]
+        j -= 1
+    squares[i, j], positions[i, j] = square, y
+    return squares[i, k - 1]
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _listing(positions: Any, fresh: Any, first: int, who: Any, new: Any) -> None:  # pragma: no cover
+    q, k = positions.shape
+    most = who.shape[1]
+    used = np.zeros(len(who), dtype=np.int32)
+    for place in range(k):
+        for i in range(q):
+            y = positions[i, place]
+            if y >= 0 and used[y] < most:
+                who[y, used[y]], new[y, used[y]] = first + i, fresh[i, place]
+                used[y] += 1
+
+
+@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def _pass(
+    rows: Any, positions: Any, squares: Any, fresh: Any, who: Any, who_fresh: Any, found: Any, near: Any, new: Any
+) -> None:  # pragma: no cover
+    n, d = rows.shape
+    k = positions.shape[1]
+    seen = np.full(n, -1, dtype=np.int32)
+    for i in range(len(who)):
+        seen[i] = i
+        for place in range(k):
+            found[i, place], near[i, place], new[i, place] = positions[i, place], squares[i, place], False
+            if positions[i, place] >= 0:
+                seen[positions[i, place]] = i
+        worst = near[i, k - 1]
+        for a in range(k + who.shape[1]):
+            if a < k:
+                z, recent = positions[i, a], fresh[i, a]
+            else:
+                z, recent = who[i, a - k], who_fresh[i, a - k]
+            if z < 0:
+                continue
+            for place in range(-1, k):
+                y = z if place < 0 else positions[z, place]
+                if y < 0:
+                    break
+                # old entries of old neighbours were compared in an earlier pass
+                if seen[y] == i or (place >= 0 and not recent and not fresh[z, place]):
+                    continue
+                seen[y] = i
+                square = np.float32(0)
+                for c in range(d):
+                    apart = rows[i, c] - rows[y, c]
+                    square += apart * apart
+                if square < worst:
+                    j = k - 1
+                    while j > 0 and near[i, j - 1] > square:
+                        near[i, j], found[i, j], new[i, j] = near[i, j - 1], found[i, j - 1], new[i, j - 1]
+                        j -= 1
+                    near[i, j], found[i, j], new[i, j] = square, y, True
+                    worst = near[i, k - 1]
