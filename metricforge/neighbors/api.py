@@ -50,8 +50,8 @@ def search(
         same answer as ``exact``.  ``hamming``: rows of zeros and ones, packed into bits; the same answer, ten times as
         fast.  ``cells``: approximate; rows are grouped around centres, and each query is compared with the
         rows of as many nearby cells as ``recall`` asks for.  Where a few cells do not suffice, every row is then
-        compared with the neighbours of its neighbours, in as many passes as it takes.  ``pynndescent``: approximate NN-descent [1]_;
-        deterministic (one thread).  Both return exact distances.  ``auto``: the fastest of these by shape, nonzeros
+        compared with the neighbours of its neighbours, in as many passes as it takes [1]_.  ``pynndescent``:
+        approximate NN-descent [1]_; deterministic (one thread).  Both return exact distances.  ``auto``: the fastest of these by shape, nonzeros
         and duplicates, including the time to import and compile in a new process; always exact with queries and with
         ``recall=1``.  A callable is called as ``method(X, k, queries=queries, seed=seed)`` and must return what this
         function returns.

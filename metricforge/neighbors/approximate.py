@@ -96,9 +96,9 @@ def _places(near: Array, homes: Array, distances: Array, k: int, none: int) -> A
     return np.asarray(np.sort(places, axis=1)[:, :k])
 
 
-def pilot_rows(n: int, seed: int) -> Array:
+def pilot_rows(n: int, seed: int, count: int = PILOT) -> Array:
     """Return the numbers of the rows whose true neighbours are searched."""
-    return draw(n, PILOT, seed + 1)
+    return draw(n, count, seed + 1)
 
 
 def without_itself(near: Array, distances: Array, own: Array) -> Found:
