@@ -51,10 +51,10 @@ def search(
         fast.  ``cells``: approximate; rows are grouped around centres, and each query is compared with the
         rows of as many nearby cells as ``recall`` asks for.  Where a few cells do not suffice, every row is then
         compared with the neighbours of its neighbours, in as many passes as it takes [1]_.  ``pynndescent``:
-        approximate NN-descent [1]_; deterministic (one thread).  Both return exact distances.  ``auto``: the fastest of these by shape, nonzeros
-        and duplicates, including the time to import and compile in a new process; always exact with queries and with
-        ``recall=1``.  A callable is called as ``method(X, k, queries=queries, seed=seed)`` and must return what this
-        function returns.
+        approximate NN-descent [1]_; deterministic (one thread).  Both return exact distances.  ``auto``: the fastest of
+        these by shape, nonzeros and duplicates, including the time to import and compile in a new process; always exact
+        with queries and with ``recall=1``.  A callable is called as ``method(X, k, queries=queries, seed=seed)`` and
+        must return what this function returns.
     recall : float in (0, 1]
         The share of true neighbours that an approximate search by cells is to find, as estimated on a sample of rows
         (`search_with_recall` returns the estimate).
