@@ -8,15 +8,12 @@ worker processes of one thread; sizes are resident ones, those of the workers at
 
 from __future__ import annotations
 
-import argparse
-import json
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
-from typing import Any
 
+from .apart import MOST, add_options, left_out, measured
 from .run import Table
+
+__all__ = ["add_options", "run"]
 
 CODE = '''
 import json, os, signal, sys, time
@@ -103,12 +100,7 @@ if __name__ == "__main__":
 '''
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--measurements", type=Path, help="a file of runs done so far, to which new ones are added")
-    parser.add_argument("--most", type=int, default=4_000_000, help="leave out runs of more rows")
-
-
-def run(quick: bool = False, measurements: Path | None = None, most: int = 4_000_000) -> Table:
+def run(quick: bool = False, measurements: Path | None = None, most: int = MOST) -> Table:
     plan: list[tuple[str, str, int, int, float, str]] = [
         ("three graphs", "memory", 30_000, 9, 1e-8, "-"),
         ("three graphs", "dask", 30_000, 9, 1e-8, "2GB"),
@@ -124,13 +116,7 @@ def run(quick: bool = False, measurements: Path | None = None, most: int = 4_000
     if quick:
         plan = [("three graphs", where, 3000, 6, 1e-8, "1GB") for where in ("memory", "dask", "killed")]
     plan = [key for key in plan if key[2] <= most]
-    done = recorded(measurements)
-    for key in plan:
-        if key not in done:
-            done[key] = measure(*key)
-            if measurements is not None:
-                with measurements.open("a") as out:
-                    out.write(json.dumps([list(key), done[key]]) + "\n")
+    done = measured(plan, CODE, measurements)
     columns = ("matrix", "where", "n", "k", "tol", "against memory", "against truth", "products", "CPU s")
     table = Table([*columns, "of workers", "wall s", "client MB", "workers MB", "limit"])
     for key in plan:
@@ -145,7 +131,7 @@ def run(quick: bool = False, measurements: Path | None = None, most: int = 4_000
         "against: the largest difference of an eigenvalue, relative to the largest eigenvalue",
         "killed: SIGKILL to a worker at the 32nd product",
         "limit: memory_limit of a worker; dask spills to disk from 60 % of it on",
-        *([f"runs of more than {most:,} rows were left out"] if most < 4_000_000 and not quick else []),
+        *([] if quick else left_out(most)),
     ]
     return table
 
@@ -153,23 +139,3 @@ def run(quick: bool = False, measurements: Path | None = None, most: int = 4_000
 def difference(w: list[float], v: list[float]) -> float:
     """Return the largest difference relative to the largest eigenvalue."""
     return max(abs(a - b) for a, b in zip(w, v, strict=True)) / max(v)
-
-
-def recorded(measurements: Path | None) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Return the runs in a file, by their settings."""
-    if measurements is None or not measurements.exists():
-        return {}
-    return {tuple(key): found for key, found in map(json.loads, measurements.read_text().splitlines())}
-
-
-def measure(*settings: Any, code: str = CODE) -> dict[str, Any]:
-    """Run the code with one setting in a process of its own."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "one.py"  # a file, because worker processes import it
-        path.write_text(code)
-        command = [sys.executable, str(path), *map(str, settings)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(done.stderr[-4000:])
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found

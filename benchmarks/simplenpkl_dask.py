@@ -7,12 +7,12 @@ rows.  Each run has its own process and two worker processes of one thread.
 
 from __future__ import annotations
 
-import argparse
-import json
 from pathlib import Path
 
-from .eigen_dask import measure, recorded
+from .apart import MOST, add_options, left_out, measured
 from .run import Table
+
+__all__ = ["add_options", "run"]
 
 CODE = '''
 import json, sys, time
@@ -91,12 +91,7 @@ if __name__ == "__main__":
 '''
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--measurements", type=Path, help="a file of runs done so far, to which new ones are added")
-    parser.add_argument("--most", type=int, default=4_000_000, help="leave out runs of more rows")
-
-
-def run(quick: bool = False, measurements: Path | None = None, most: int = 4_000_000) -> Table:
+def run(quick: bool = False, measurements: Path | None = None, most: int = MOST) -> Table:
     plan: list[tuple[int, str, str, float]] = [
         (25_000, "memory", "-", 1.0),
         (25_000, "dask", "1GB", 1.0),
@@ -109,13 +104,7 @@ def run(quick: bool = False, measurements: Path | None = None, most: int = 4_000
     if quick:
         plan = [(25_000, "memory", "-", 1.0), (25_000, "dask", "1GB", 1.0)]
     plan = [key for key in plan if key[0] <= most]
-    done = recorded(measurements)
-    for key in plan:
-        if key not in done:
-            done[key] = measure(*key, code=CODE)
-            if measurements is not None:
-                with measurements.open("a") as out:
-                    out.write(json.dumps([list(key), done[key]]) + "\n")
+    done = measured(plan, CODE, measurements)
     columns = ("rows", "where", "recall", "objective", "ARI", "edges", "products", "CPU s", "of workers", "wall s")
     table = Table([*columns, "client MB", "before", "workers MB", "limit"])
     for n, where, limit, recall in plan:
@@ -127,7 +116,7 @@ def run(quick: bool = False, measurements: Path | None = None, most: int = 4_000
     table.notes += [
         "target: client below 700 MB at 4 million rows; it includes the scheduler",
         "client, workers: highest resident size; before: that of the client when the fit begins",
-        *([f"runs of more than {most:,} rows were left out"] if most < 4_000_000 and not quick else []),
+        *([] if quick else left_out(most)),
     ]
     table.details["runs"] = [[list(key), done[key]] for key in plan]
     return table
