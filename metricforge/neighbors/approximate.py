@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +16,7 @@ from .distances import is_binary
 from .exhaustive import exact_search
 from .partition import BATCH, Cells, cell_count, learn_cells, members_of, sample_rows
 from .probing import QUERIES, probe
-from .refining import FIRST_CELLS, Sample, refined, refines
+from .refining import FEW_CELLS, FIRST_RECALL, MOST_CELLS, Sample, refined, refines
 
 PILOT = 400
 """Rows whose true neighbours are searched: from one half the number of cells is chosen, from the other the recall is
@@ -84,6 +86,11 @@ def plan(
     return Plan(0, 1.0)
 
 
+def first_cells(chooses: Callable[..., Plan]) -> int:
+    """Return how many cells to search for lists that passes will improve; ``chooses`` is `plan` of the sampled rows."""
+    return chooses(FIRST_RECALL, most=MOST_CELLS).cells or MOST_CELLS
+
+
 def _places(near: Array, homes: Array, distances: Array, k: int, none: int) -> Array:
     """Return for each sampled row the places of the cells in which its k neighbours are; ``none`` where they are not.
 
@@ -125,15 +132,17 @@ def cell_search(X: Any, Q: Any, k: int, own: Array | None, recall: float, seed: 
     near, distances = exact(X, Q[chosen], min(2 * k, n - (own is not None)), None if own is None else chosen)
     homes = cells.nearest(place(place.rows(X[near.ravel()])), 1)[:, 0].reshape(near.shape)
     placed, rows = place(place.rows(Q[chosen])), place.rows(X)
+    chooses = partial(plan, cells, placed, homes, distances, k, many=True)
     tried = own is not None and refines(X, cells, binary=binary)
-    scheme = plan(cells, placed, homes, distances, k, recall, many=True, most=FIRST_CELLS if tried else None)
+    scheme = chooses(recall, most=FEW_CELLS if tried else None)
     home = None
     if tried and not scheme.cells:
         home = _homes(cells, place, rows)
-        found = refined(X, cells, home, Sample(chosen, distances[:, k - 1], k, recall))
+        first = first_cells(chooses)
+        found = refined(X, cells, home, first, Sample(chosen, distances[:, k - 1], k, recall))
         if found is not None:
             return found
-        scheme = plan(cells, placed, homes, distances, k, recall, many=True)
+        scheme = chooses(recall)
     if not scheme.cells:
         return exact(X, Q, k, own), 1.0
     home = _homes(cells, place, rows) if home is None else home

@@ -7,19 +7,20 @@ on the workers.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ..rows import cluster, fold, gathered, is_sparse, limit_chunks, map_rows, take
 from .api import search
-from .approximate import pilot_rows, plan, without_itself
+from .approximate import first_cells, pilot_rows, plan, without_itself
 from .contract import Array
 from .coordinates import Coordinates, coordinates
 from .distances import is_binary
 from .hop_chunks import HopSearch
 from .partition import Cells, cell_count, learn_cells, sample_rows
-from .refining import FIRST_CELLS, Sample, refines
+from .refining import FEW_CELLS, Sample, refines
 from .shards import CellSearch, shard_bounds
 
 
@@ -52,16 +53,17 @@ def cells_across(X: Any, k: int, recall: float, seed: int) -> tuple[tuple[Any, A
     near, distances = (np.asarray(gathered(part)) for part in exact)
     near, distances = without_itself(near, distances, chosen)
     homes = cells.nearest(placed(near.ravel()), 1)[:, 0].reshape(near.shape)
+    chooses = partial(plan, cells, placed(chosen), homes, distances, k, many=True)
     tried = refines(X._meta, cells, binary=binary)
-    scheme = plan(cells, placed(chosen), homes, distances, k, recall, many=True, most=FIRST_CELLS if tried else None)
+    scheme = chooses(recall, most=FEW_CELLS if tried else None)
     home = None
     if tried and not scheme.cells:
         home, sizes, shards = _homes(X, cells, place)
         sample = Sample(chosen, distances[:, k - 1], k, recall)
-        found = HopSearch(cells, place, FIRST_CELLS, k, sizes, shards).refined(X, home, sample)
+        found = HopSearch(cells, place, first_cells(chooses), k, sizes, shards).refined(X, home, sample)
         if found is not None:
             return found
-        scheme = plan(cells, placed(chosen), homes, distances, k, recall, many=True)
+        scheme = chooses(recall)
     if not scheme.cells:
         return None
     home, sizes, shards = (home, sizes, shards) if home is not None else _homes(X, cells, place)

@@ -19,8 +19,10 @@ from .probing import QUERIES
 from .scanning import least
 from .single import takes_single
 
-FIRST_CELLS = 8
-"""Cells searched for the first lists; where they suffice, no pass follows."""
+FEW_CELLS = 8
+"""Where so many cells suffice, no passes are needed."""
+FIRST_RECALL, MOST_CELLS = 0.8, 40
+"""The recall of the first lists, and the most cells that are searched for them: lists with less take more passes."""
 LISTING = 10
 """Rows that list a row, whose lists are compared with it."""
 MOST_PASSES = 8
@@ -67,8 +69,8 @@ class Sample:
 
 
 def refines(X: Any, cells: Cells, *, binary: bool) -> bool:
-    """Return whether passes are tried for these rows where FIRST_CELLS do not suffice."""
-    return not binary and not is_sparse(X) and X.shape[1] <= COLUMNS and cells.count >= 4 * FIRST_CELLS
+    """Return whether passes are tried for these rows where FEW_CELLS do not suffice."""
+    return not binary and not is_sparse(X) and X.shape[1] <= COLUMNS and cells.count >= 4 * FEW_CELLS
 
 
 def list_width(k: int) -> int:
@@ -89,15 +91,15 @@ def fits_single(X: Array, centre: Array) -> bool:
     return not squares or takes_single(X.shape[1], float(max(squares)))
 
 
-def refined(X: Array, cells: Cells, home: Array, sample: Sample) -> tuple[Found, float] | None:
+def refined(X: Array, cells: Cells, home: Array, first: int, sample: Sample) -> tuple[Found, float] | None:
     """Return the lists of all rows and their estimated recall, or None where passes do not reach it.
 
-    ``home`` has the cell of each row.
+    ``home`` has the cell of each row; ``first`` is the number of cells searched for the first lists.
 
     Notes
     -----
-    Time: FIRST_CELLS cells and a few hundred distances a pass, for each row.  Memory: X in float32 twice, and 20 bytes
-    per entry of the lists, besides those returned.
+    Time: the rows of ``first`` cells and a few hundred distances a pass, for each row.  Memory: X in float32 twice, and
+    20 bytes per entry of the lists, besides those returned.
     """
     from . import hops
 
@@ -114,7 +116,7 @@ def refined(X: Array, cells: Cells, home: Array, sample: Sample) -> tuple[Found,
         np.empty((n, wide), dtype=np.int32), np.empty((n, wide), dtype=np.float32), np.empty((n, wide), dtype=np.bool_)
     )
     for part in blocks(n, 1, QUERIES):
-        probes = cells.enough(X[order[part]], FIRST_CELLS, sizes, k, many=True)
+        probes = cells.enough(X[order[part]], first, sizes, k, many=True)
         made = hops.first_lists(rows[part], positions[part], columns, starts, positions, probes, wide)
         for whole, some in zip(lists, made, strict=True):
             whole[part] = some

@@ -117,7 +117,7 @@ def test_rows_that_float32_does_not_hold_are_left_to_the_cells(passes):
 def _cells(X):
     cells = approximate.learn_cells(X[:2000], 40, 0)
     home = cells.nearest(X, 1)[:, 0]
-    return cells, home, refining.Sample(np.arange(3), np.ones(3), 5, 0.9)
+    return cells, home, 8, refining.Sample(np.arange(3), np.ones(3), 5, 0.9)
 
 
 def test_what_a_sample_has_reached():
