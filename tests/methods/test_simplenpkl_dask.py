@@ -7,7 +7,7 @@ import pytest
 from metricforge_plugins.simplenpkl import chunked_graph, graph
 
 import metricforge as mf
-from metricforge.errors import InputError
+from metricforge.errors import InputError, MemoryBudgetError
 from metricforge.rows import as_dask, gathered
 
 
@@ -103,6 +103,15 @@ def test_hinge_losses_gather_the_graph():
     here = learn(X, pairs, loss="squared_hinge", tol=1e-4)
     assert isinstance(there.report.embedding, np.ndarray)
     assert there.report.objective == pytest.approx(here.report.objective, rel=1e-9)
+    assert any("solves in this process" in note for note in there.report.notes)
+    assert not any("solves in this process" in note for note in here.report.notes)
+
+
+def test_hinge_losses_say_what_does_not_fit(monkeypatch):
+    X, pairs = case()
+    monkeypatch.setenv("METRICFORGE_MEMORY", "1MB")  # 700 rows need 1.1
+    with pytest.raises(MemoryBudgetError, match=r'gathered in this process.*use loss="linear"'):
+        learn(as_dask(X, (130, -1)), pairs, loss="hinge")
 
 
 def test_a_weight_that_gives_no_kernel_is_an_error():

@@ -17,7 +17,7 @@ from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import RBF, Standardized
 from metricforge.kernels.arithmetic import inverse_root
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status, Use
-from metricforge.rows import Array
+from metricforge.rows import Array, show_bytes
 from metricforge.space import FeatureMap, Size, Space, check_memory, represent, rows_seconds, space_bytes
 
 from .chunked_graph import ChunkedGraph
@@ -36,6 +36,8 @@ LOOSEST_RESIDUAL = 1e-2
 """The largest relative residual of the eigenvectors of the linear loss, whatever ``tol`` is."""
 LANDMARKS = 500
 """Maximal number of landmark features in the ridge regression: more of them overfit the training rows."""
+GATHERED_BYTES = 1600
+"""Bytes per row of a graph and its eigenvectors in this process, as measured for the forecast of a fit."""
 UNBOUNDED = "unbounded"
 LARGEST_BOUND = 1e4
 """The largest bound that stands for none, in n²."""
@@ -187,6 +189,8 @@ class SimpleNPKL(Solver):
             pairs = signed_pairs(_subset(problem.constraint, kept), self.pair_weights)
         problem.step(0, None)
         chunked = self.loss == "linear"  # the hinge losses multiply embeddings in this process
+        if not chunked and _rows.is_dask(problem.rows):
+            notes = (*notes, self._gathered(problem))
         graph: NeighborGraph | ChunkedGraph
         if self.similarity is None:
             kind: Any = self.graph  # one of CHOICES
@@ -229,6 +233,17 @@ class SimpleNPKL(Solver):
         )
 
     # -- the parts -----------------------------------------------------------------------------------------------
+
+    def _gathered(self, problem: Problem) -> str:
+        """Return the note that the graph of dask rows is solved here, or raise if it does not fit the memory budget."""
+        n = problem.n
+        needed = GATHERED_BYTES * n
+        what = f'loss="{self.loss}" on {n} dask rows, whose graph and eigenvectors are gathered in this process,'
+        check_memory(needed, what, 'use loss="linear", which leaves them on the workers')
+        return (
+            f'loss="{self.loss}" solves in this process: the graph of {n} rows was gathered from the workers, about '
+            f'{show_bytes(needed)} with its eigenvectors; loss="linear" leaves them there'
+        )
 
     def _neighbors(self, n: int) -> tuple[int, tuple[str, ...]]:
         """Return the number of neighbours for n rows, and notes."""
@@ -415,7 +430,7 @@ def _seconds(size: Size) -> float:
 def _bytes(size: Size) -> float:
     """Return the forecast peak memory: graph and eigenvectors, while landmarks of the extension are chosen."""
     landmarks = replace(size, m=min(size.m, LANDMARKS), representation="landmarks")
-    return 1600 * size.n + 40 * size.p + space_bytes(landmarks)
+    return GATHERED_BYTES * size.n + 40 * size.p + space_bytes(landmarks)
 
 
 def _both_kinds(pairs: Pairs) -> bool:
