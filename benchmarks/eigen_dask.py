@@ -66,7 +66,7 @@ def main():
     else:
         from distributed import Client, LocalCluster
         options = {"threads_per_worker": 1, "memory_limit": limit, "dashboard_address": ":0", "silence_logs": 50}
-        with LocalCluster(2, **options) as cluster, Client(cluster) as client:
+        with LocalCluster(n_workers=2, **options) as cluster, Client(cluster) as client:
             blocks = max(4, -(-n // 400_000))
             bounds = np.linspace(0, n, blocks + 1).astype(int).tolist()
             if what == "circulant":

@@ -74,7 +74,7 @@ def main():
     import dask.array as da
     from distributed import Client, LocalCluster
     settings = {"threads_per_worker": 1, "memory_limit": limit, "dashboard_address": ":0", "silence_logs": 50}
-    with LocalCluster(2, **settings) as cluster, Client(cluster) as client:
+    with LocalCluster(n_workers=2, **settings) as cluster, Client(cluster) as client:
         size = min(200_000, n // 4)
         sizes = (size,) * (n // size) + ((n % size,) if n % size else ())
         X = da.map_blocks(chunk, chunks=(sizes, (COLUMNS,)), dtype=np.float32, meta=np.empty((0, 0), dtype=np.float32))
