@@ -10,7 +10,7 @@ import time
 from statistics import median
 
 import numpy as np
-from metricforge_papers.krca import CONSTANT, equation_10, factorise, recompute, timed_appends, typical
+from metricforge_papers.appending import CONSTANT, equation_10, factorise, recompute, timed_appends, typical
 
 import metricforge as mf
 

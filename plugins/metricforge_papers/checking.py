@@ -32,9 +32,9 @@ def problems(folder: Path) -> list[str]:
     lines = statistics.read(folder)
     if lines is not None and not _same(folder / f"{statistics.NAME}.md", statistics.page(lines)):
         found.append(f"{statistics.NAME}.md does not follow from {statistics.NAME}.json")
-    readme, results = sources(folder)
+    readme = readme_of(folder)
     if readme is not None:
-        found += figures.wrong(readme.read_text(encoding="utf-8"), results)
+        found += figures.wrong(readme.read_text(encoding="utf-8"), readme.parent)
     return found
 
 
@@ -44,18 +44,18 @@ def repair(folder: Path) -> None:
     lines = statistics.read(folder)
     if lines is not None:
         (folder / f"{statistics.NAME}.md").write_text(statistics.page(lines), encoding="utf-8")
-    readme, results = sources(folder)
+    readme = readme_of(folder)
     if readme is not None:
         text = readme.read_text(encoding="utf-8")
-        readme.write_text(figures.rewritten(text, results), encoding="utf-8")
+        readme.write_text(figures.rewritten(text, readme.parent), encoding="utf-8")
 
 
-def sources(folder: Path) -> tuple[Path | None, Path]:
-    """Return the README of the project that a folder belongs to, and its benchmarks' results; no README elsewhere."""
+def readme_of(folder: Path) -> Path | None:
+    """Return the README of the project that a folder belongs to; None elsewhere."""
     root = folder.resolve().parent.parent
-    readme, results = root / "README.md", root / "benchmarks" / "results"
-    there = readme.is_file() and results.is_dir() and figures.HEAD in readme.read_text(encoding="utf-8")
-    return (readme if there else None), results
+    readme = root / "README.md"
+    there = readme.is_file() and (root / "benchmarks" / "results").is_dir()
+    return readme if there and figures.HEAD in readme.read_text(encoding="utf-8") else None
 
 
 def _entry(folder: Path, name: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""The figures of the README's table, each from the cells of a results file of the benchmarks.
+"""The figures of the README's table, each from the cells of a results file, of a benchmark or of a paper's table.
 
 A `Figure` names the first cell of its row, the file, and the sentence with the values of the file in it.  `wrong` finds
 rows that do not follow from the files, and `rewritten` replaces them.
@@ -19,16 +19,22 @@ HEAD = "| what | figure | benchmark |"
 
 @dataclass(frozen=True)
 class Figure:
-    """A row of the README: what was measured, the benchmark, and what to say of the rows of its file."""
+    """A row of the README: what was measured, the name of the results, and what to say of the rows of their file.
+
+    Results are those of a benchmark, or with ``paper`` the cells of a table or figure of a paper.
+    """
 
     what: str
-    benchmark: str
+    name: str
     say: Callable[[Sequence[Row]], str]
+    paper: bool = False
 
-    def line(self, results: Path) -> str:
-        """Return the row of the README that follows from the results."""
-        content = json.loads((results / f"{self.benchmark}.json").read_text(encoding="utf-8"))
-        return f"| {self.what} | {self.say(content['rows'])} | `{self.benchmark}` |"
+    def line(self, root: Path) -> str:
+        """Return the row of the README that follows from the results in a project's folder."""
+        folder, rows = ("docs/results", "cells") if self.paper else ("benchmarks/results", "rows")
+        content = json.loads((root / folder / f"{self.name}.json").read_text(encoding="utf-8"))
+        source = f"[{self.name}](docs/results/{self.name}.md)" if self.paper else f"`{self.name}`"
+        return f"| {self.what} | {self.say(content[rows])} | {source} |"
 
 
 def only(rows: Sequence[Row], /, **where: Any) -> Row:
@@ -65,7 +71,7 @@ def idealized(rows: Sequence[Row]) -> str:
         only(rows, N=5000, solver=name)["CPU s"] for name in ("piqp", "metricforge, exact PSD", "metricforge, relaxed")
     )
     return (
-        f"{piqp / exact:.0f} times as fast as PIQP, which solves the relaxed program (ours of that: "
+        f"{piqp / exact:.0f} times as fast in CPU time as PIQP, which solves the relaxed program (ours of that: "
         f"{piqp / relaxed:.0f} times)"
     )
 
@@ -105,13 +111,16 @@ def eigen(rows: Sequence[Row]) -> str:
     """Say the ratio to ARPACK with the search for missed eigenvalues, and without it."""
     ours = only(rows, data="a9a", r=390, eigensolver="lanczos")
     plain = only(rows, data="a9a", r=390, eigensolver="arpack")["CPU s"] / ours["CPU s"]
-    return f"{ours['× ARPACK']:.1f} times as fast as ARPACK, both with the search for missed ones ({plain:.1f} without)"
+    return (
+        f"{ours['× ARPACK']:.1f} times as fast in CPU time as ARPACK, both with the search for missed ones "
+        f"({plain:.1f} without)"
+    )
 
 
 def knn(rows: Sequence[Row]) -> str:
     """Say how much faster packed bits are than our exact search by products."""
     exact, bits = (only(rows, data="a9a", search=s)["CPU s"] for s in ("exact", "hamming"))
-    return f"{exact / bits:.1f} times as fast as our exact search by matrix products"
+    return f"{exact / bits:.1f} times as fast in CPU time as our exact search by matrix products"
 
 
 def gram(rows: Sequence[Row]) -> str:
@@ -124,15 +133,15 @@ def kcr_scale(rows: Sequence[Row]) -> str:
     """Say errors and time on Adult."""
     row = only(rows, set="a9a", landmarks=200)
     return (
-        f"test error {float(row['validated %']):.1f} % (raw 3-NN {float(row['raw 3-NN %']):.1f} %) after "
-        f"{row['CPU s']:.1f} CPU s"
+        f"test error {row['validated %']} % (raw 3-NN {row['raw 3-NN %']} %) after {row['CPU s']:.1f} CPU s; how many "
+        "rows each is compared with was chosen on these test rows"
     )
 
 
 def krca_append(rows: Sequence[Row]) -> str:
     """Say what a user sees: learn against update."""
     seen = [row["mf.learn ÷ metric.update"] for row in rows if row["n_A"] >= 1000]
-    return f"{min(seen):.0f} to {max(seen):.0f} times as fast as `mf.learn` on all rows"
+    return f"{min(seen):.0f} to {max(seen):.0f} times as fast in CPU time as `mf.learn` on all rows"
 
 
 def krca_scale(rows: Sequence[Row]) -> str:
@@ -205,9 +214,9 @@ def measured(readme: str) -> list[str]:
     return [line for line in table.split("\n\n", 1)[0].splitlines() if not re.fullmatch(r"[|\- ]+", line)]
 
 
-def wrong(readme: str, results: Path) -> list[str]:
+def wrong(readme: str, root: Path) -> list[str]:
     """Return a sentence for each row that does not follow from the results, or that no figure covers."""
-    expected = [figure.line(results) for figure in FIGURES]
+    expected = [figure.line(root) for figure in FIGURES]
     there = measured(readme)
     return [
         *(f"README.md lacks: {line}" for line in expected if line not in there),
@@ -215,9 +224,9 @@ def wrong(readme: str, results: Path) -> list[str]:
     ]
 
 
-def rewritten(readme: str, results: Path) -> str:
+def rewritten(readme: str, root: Path) -> str:
     """Return the README with every row of the table from the results."""
     before, rest = readme.split(HEAD + "\n", 1)
     _, after = rest.split("\n\n", 1)
-    lines = [HEAD, "|---|---|---|", *(figure.line(results) for figure in FIGURES)]
+    lines = [HEAD, "|---|---|---|", *(figure.line(root) for figure in FIGURES)]
     return before + "\n".join(lines) + "\n\n" + after

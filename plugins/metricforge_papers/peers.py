@@ -47,6 +47,7 @@ for job in jobs:
     spent = time.process_time() - started
     if M is not None and np.isfinite(M).all():
         percent = score(M, z)
+        np.save(f"{{folder}}/{{job.replace('/', '-')}}.npy", M)
     with open(folder + "/results.jsonl", "a") as out:
         out.write(json.dumps({{"job": job, "percent": percent, "seconds": spent, "error": error}}) + "\\n")
 """
@@ -80,7 +81,7 @@ def peer_results(
     *,
     fresh: bool = False,
 ) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return percent and CPU seconds of the fit by (peer, split); empty if the environment cannot be installed.
+    """Return percent, CPU seconds and array of the fit by (peer, split); empty if the environment is not available.
 
     ``code`` defines ``learn(peer, z)``, which returns an array, and ``score(array, z)``, which returns a percentage; z
     holds the arrays of ``parts`` for the split.  A fit over ``seconds`` of CPU time on one thread counts as failed.
@@ -104,4 +105,10 @@ def peer_results(
     subprocess.run(command, input=" ".join(jobs), text=True, check=True, env=one_thread)
     lines = (folder / "results.jsonl").read_text().splitlines()
     known = {found["job"]: found for found in map(json.loads, lines)}
-    return {(job.split("/")[0], job.split("/")[1]): known[job] for job in jobs}
+    return {(job.split("/")[0], job.split("/")[1]): {**known[job], "array": _array(folder, job)} for job in jobs}
+
+
+def _array(folder: Path, job: str) -> np.ndarray | None:
+    """Return what a peer learned, if it was stored."""
+    path = folder / f"{job.replace('/', '-')}.npy"
+    return np.load(path) if path.is_file() else None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from metricforge_papers import defaults, krca, lpdesign, pages, simplenpkl
+from metricforge_papers import appending, defaults, krca, lpdesign, pages, programs, simplenpkl, ways
 from metricforge_papers.entries import ENTRIES, find, reproduce
 from metricforge_papers.experiment import DEFAULT, Run
 from metricforge_papers.printed import paper_file, printed
@@ -341,6 +341,7 @@ def test_one_entry_is_printed_and_written(no_data, tmp_path, capsys):
 
 def test_an_interrupted_run_continues(no_data, tmp_path, monkeypatch):
     entry, partial = find("krca", "table1")[0], tmp_path / "partial.jsonl"
+    monkeypatch.setattr(krca, "SCAN_DRAWS", 0)
     whole = reproduce(entry, repeats=3)
     reproduce(entry, repeats=2, partial=partial)
     assert len(partial.read_text().splitlines()) == 2
@@ -428,26 +429,48 @@ def test_unknown_names():
 def test_three_ways_to_add_a_chunklet_agree(rng):
     X = rng.normal(size=(24, 5))
     K = mf.kernels.RBF(0.2)(X)
-    anew = krca.recompute(K)
-    grown = krca.equation_10(krca.recompute(K[:22, :22]), K[:22, 22:], K[22:, 22:])
+    anew = appending.recompute(K)
+    grown = appending.equation_10(appending.recompute(K[:22, :22]), K[:22, 22:], K[22:, 22:])
     np.testing.assert_allclose(grown, anew, atol=1e-12)
     # the definition: H (I + KH/c)⁻¹
     H = np.kron(np.eye(12), np.eye(2) - 0.5)
     np.testing.assert_allclose(anew, H @ np.linalg.inv(np.eye(24) + K @ H), atol=1e-12)
-    _, factor = krca.timed_appends(K, 10, 6)
-    np.testing.assert_allclose(factor.packed, krca.factorise(K).packed, atol=1e-12)
+    _, factor = appending.timed_appends(K, 10, 6)
+    np.testing.assert_allclose(factor.packed, appending.factorise(K).packed, atol=1e-12)
 
 
-def test_the_semidefinite_program_finds_what_the_closed_form_does(rng):
-    X = np.concatenate([rng.normal(size=(12, 2)), rng.normal(size=(12, 2)) + 4])
-    y = np.repeat([0, 1], 12)
+@pytest.mark.parametrize("solver", programs.SOLVERS)
+def test_the_semidefinite_programs_find_what_the_solvers_do(solver):
+    X, y = np.random.default_rng(0).normal(size=(24, 2)), np.repeat([0, 1], 12)
     pairs = mf.Pairs.from_labels(y, components=0.6, seed=0)
-    L = simplenpkl.laplacian(X, 5)
-    solver = simplenpkl.paper_setting(n_neighbors=5, B=1.0)
-    closed = mf.learn(X, pairs, method="simplenpkl", kernel=mf.kernels.Linear(), solver=solver)
-    K = simplenpkl.program(L, pairs, hinge=False)
+    L = programs.laplacian(X, 8)
+    same = {"method": "simplenpkl", "kernel": mf.kernels.Linear()}
+    closed = mf.learn(X, pairs, solver=simplenpkl.paper_setting(n_neighbors=8, B=1.0), **same)
     E = closed.report.embedding
-    np.testing.assert_allclose(K, E @ E.T, atol=2e-3)
+    np.testing.assert_allclose(programs.linear_loss(L, pairs), E @ E.T, atol=2e-3)
+    pytest.importorskip(programs.NEEDED[solver])
+    K = programs.hinge_loss(L, pairs, C=0.3, solver=solver)
+    hinge = simplenpkl.paper_setting(n_neighbors=8, B="unbounded", C=0.3, loss="hinge", tol=1e-3)
+    report = mf.learn(X, pairs, solver=hinge, **same).report
+    # the value of eq. (4) from its definition
+    value = np.sum(L * K)
+    for t, side in ((1, pairs.similar), (-1, pairs.dissimilar)):
+        value += 0.3 * np.maximum(1 - t * K[side[:, 0], side[:, 1]], 0).sum()
+    assert np.linalg.eigvalsh(K).min() > -1e-5
+    assert report.lower_bound - 1e-6 < value < report.objective + 1e-6
+
+
+def test_ways_are_judged_by_pairs_and_by_labels():
+    tried = ways.Tried()
+    for C, rand, honoured in ((0.1, 60.0, 0.9), (1.0, 80.0, 0.7)):
+        tried.add("way", "iris", C, 0, rand, honoured)
+    assert tried.by_pairs("way", "iris", 0) == 60
+    assert tried.best("way", "iris") == 80
+    assert (tried.ways, tried.sets, tried.draws) == (["way"], ["iris"], [0])
+    E = np.array([[3.0, 0, 4], [0, 2, 0]])
+    shapes = dict(ways.shapes(E, 2))
+    np.testing.assert_allclose(np.linalg.norm(shapes["all columns, rows of norm 1"], axis=1), 1)
+    assert shapes["one for each class, rows as they are"].tolist() == [[4, 3], [0, 0]]
 
 
 def test_splits_are_disjoint_and_scaled_on_the_training_part():
