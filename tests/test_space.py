@@ -12,15 +12,18 @@ import metricforge as mf
 from metricforge.errors import InputError, MemoryBudgetError
 from metricforge.kernels import RBF, Linear, Polynomial, Spectrum
 from metricforge.space import (
+    BUDGET,
     LearnedKernel,
     Size,
     Stacked,
     affordable,
+    affordable_steps,
     choose_landmarks,
     landmark_map,
     pivoted_cholesky,
     represent,
     space_seconds,
+    steps_seconds,
 )
 
 
@@ -194,6 +197,14 @@ def test_forecasts_grow_with_the_rank_and_ignore_the_machine(monkeypatch):
 def test_affordable_is_the_largest(budget):
     found = affordable(lambda m: m / 100, 20, 200, budget)
     assert found == min(max(20, int(100 * budget)), 200)
+
+
+@pytest.mark.parametrize(("step", "steps"), [(1e-3, 300), (0.05, 70), (1.0, 15)])
+def test_steps_are_as_many_as_the_budget_leaves(step, steps):
+    rest = 0.5
+    assert affordable_steps(step, rest, 15, 300) == steps
+    forecast = steps_seconds(step, rest, 15, 300)
+    assert forecast == pytest.approx(max(rest + steps * step, min(BUDGET, rest + 300 * step)), rel=1e-9)
 
 
 @pytest.mark.parametrize("rank", [0, -3, 2.5, True, "all", None])

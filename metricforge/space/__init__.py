@@ -12,7 +12,16 @@ kernel, `factors` the start of methods that learn a factor, `costs` the forecast
 from __future__ import annotations
 
 from ..rows import check_memory
-from .costs import BUDGET, Size, affordable, rows_seconds, space_bytes, space_seconds
+from .costs import (
+    BUDGET,
+    Size,
+    affordable,
+    affordable_steps,
+    rows_seconds,
+    space_bytes,
+    space_seconds,
+    steps_seconds,
+)
 from .embeddings import embedding, principal_axes
 from .factors import check_start, start_factor
 from .landmarks import check_diagonal, choose_landmarks, landmark_map, pivoted_cholesky
@@ -30,6 +39,7 @@ __all__ = [
     "Space",
     "Stacked",
     "affordable",
+    "affordable_steps",
     "check_diagonal",
     "check_memory",
     "check_start",
@@ -46,4 +56,5 @@ __all__ = [
     "space_bytes",
     "space_seconds",
     "start_factor",
+    "steps_seconds",
 ]

@@ -100,3 +100,16 @@ def affordable(seconds: Callable[[int], float], least: int, most: int, budget: f
         middle = (low + high + 1) // 2
         low, high = (middle, high) if seconds(middle) <= budget else (low, middle - 1)
     return low
+
+
+def affordable_steps(step: float, rest: float, least: int, most: int) -> int:
+    """Return the number of steps of ``step`` forecast seconds that the budget leaves beside ``rest``.
+
+    It is at least ``least`` and at most ``most``: what ``max_iter="auto"`` means for methods whose steps are long.
+    """
+    return affordable(lambda steps: rest + steps * step, least, most)
+
+
+def steps_seconds(step: float, rest: float, least: int, most: int) -> float:
+    """Return the forecast of a fit that takes as many steps; it does not decrease in ``step`` and ``rest``."""
+    return min(rest + most * step, max(BUDGET, rest + least * step))

@@ -1213,3 +1213,22 @@ def test_no_direction_runs_along_a_constant_feature():
     V = triple_directions(X, np.array([[0, 1, 2], [1, 0, 3]]), 3, seed=0)
     assert V.shape[1] > 0
     np.testing.assert_allclose(np.linalg.norm(V, axis=0), 1.0)
+
+
+def test_a_sample_of_the_triples_is_used_where_asked_and_where_all_cost_too_much():
+    X, y = blobs(40, d=3)
+    triplets = mf.Triplets.from_labels(y, n_triplets=300, seed=3)
+    part = fit(X, triplets, n_triples=100)
+    assert part.report.triples_used == 100
+    assert any("sample of 100 of" in note for note in part.report.notes)
+    assert part.report.status == "optimal"
+    whole = fit(X, triplets)
+    assert whole.report.triples_used == len(np.unique(triplets.triples, axis=0))
+    assert whole.kernel == fit(X, triplets, n_triples="all").kernel
+    assert LPDesign().most_triples(20_000, 30) == 20_000
+    assert 8_000 < LPDesign().most_triples(20_000, 100) < 20_000
+    assert (
+        LPDesign(cone="dd").most_triples(20_000, 100) == LPDesign(n_triples="all").most_triples(20_000, 100) == 20_000
+    )
+    with pytest.raises(InputError, match="n_triples"):
+        LPDesign(n_triples="some")

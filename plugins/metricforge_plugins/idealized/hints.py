@@ -329,20 +329,28 @@ def _in_blocks(problem: Problem, hints: Hints) -> _Written:
         squares, k = squares[kept], k[kept]
     width = min(map.columns, len(hints.rows))
     r = directions(len(hints.i), width)
-    V = _sampled_directions(problem, hints, r, unit * float(np.sqrt(squares.max())))
-    own = np.empty(len(hints.rows))
-    coordinates = np.empty((len(own), r))
-    for part in _rows.wide_blocks(len(own), map.columns):
-        features = map.block(rows[hints.rows[part]])
-        np.einsum("ij,ij->i", features, features, out=own[part])
-        np.matmul(features, V, out=coordinates[part])
+    weights = contrast_weights(hints.dissimilar)
+    V = _sampled_directions(problem, hints, weights, r, unit * float(np.sqrt(squares.max())))
+    coordinates, own = _projected(problem, hints, V)
     z = differences((coordinates - coordinates.mean(axis=0)) / unit, hints.i, hints.j)
     restriction = Restriction(width, r, _left_out(z, squares))
     return _Written(hints, z, V, coordinates, unit, squares, (own, k), restriction)
 
 
-def _sampled_directions(problem: Problem, hints: Hints, r: int, longest: float) -> Array:
-    """Return the directions that a sample of the pairs gives, in float32, which is enough for a choice.
+def _projected(problem: Problem, hints: Hints, V: Array) -> tuple[Array, Array]:
+    """Return the features of the rows times V, and k(x, x), a block of rows at a time."""
+    map = problem.space.map
+    own = np.empty(len(hints.rows))
+    coordinates = np.empty((len(own), V.shape[1]))
+    for part in _rows.wide_blocks(len(own), map.columns):
+        features = map.block(problem.rows[hints.rows[part]])
+        np.einsum("ij,ij->i", features, features, out=own[part])
+        np.matmul(features, V, out=coordinates[part])
+    return coordinates, own
+
+
+def _sampled_directions(problem: Problem, hints: Hints, weights: Array, r: int, longest: float) -> Array:
+    """Return the r leading eigenvectors of Σ w_t z_t z_t' over a sample of the pairs, in float32, enough for a choice.
 
     Differences are divided by the longest first: squares overflow in float32 soon.
     """
@@ -356,10 +364,38 @@ def _sampled_directions(problem: Problem, hints: Hints, r: int, longest: float) 
         t = chosen[part]
         difference = map.block(rows[hints.rows[hints.i[t]]]) - map.block(rows[hints.rows[hints.j[t]]])
         Z[part] = difference / longest
-    weights = contrast_weights(hints.dissimilar[chosen]).astype(np.float32)[:, None]
+    each = (weights[chosen] / np.abs(weights).max()).astype(np.float32)[:, None]
     if m <= DENSE_WIDTH:
-        return leading_eigenvectors(Z.T @ (weights * Z), r)
-    return subspace_iteration(lambda X: Z.T @ (weights * (Z @ X)), m, r, problem.seed)
+        return leading_eigenvectors(Z.T @ (each * Z), r)
+    return subspace_iteration(lambda X: Z.T @ (each * (Z @ X)), m, r, problem.seed)
+
+
+def refined(problem: Problem, prepared: Prepared, alpha: Array) -> Prepared | None:
+    """Return the program in other directions: the leading ones of B(α) with the multipliers of a first solve.
+
+    None for the full program, for features over landmarks, and for so many that B(α) is not formed.  At the optimal α
+    of the full program the positive part of B(α) is its B, so these directions lead from a choice by the pairs alone
+    towards the optimum: on MNIST the gap to the full program falls from 100 to 16 %.  Where there are as many features
+    as rows, as over landmarks, the first choice generalises better, and it is kept.
+    """
+    map, restriction, hints = problem.space.map, prepared.restriction, prepared.hints
+    if restriction is None or map.landmarks is not None or map.columns > DENSE_WIDTH:
+        return None
+    weights, r, unit = prepared.program.sign * alpha, restriction.directions, prepared.unit
+    if restriction.full is None:
+        V = _sampled_directions(problem, hints, weights, r, unit * float(np.sqrt(prepared.squares.max())))
+        coordinates, _ = _projected(problem, hints, V)
+        z = differences((coordinates - coordinates.mean(axis=0)) / unit, hints.i, hints.j)
+    else:
+        V = leading_eigenvectors(restriction.full.gather(weights), r)
+        coordinates, z = hints.features @ V, restriction.full.rotated(V)
+    return replace(
+        prepared,
+        program=replace(prepared.program, z=z),
+        basis=V,
+        coordinates=coordinates,
+        restriction=replace(restriction, left_out=_left_out(z, prepared.squares)),
+    )
 
 
 def _nonzero(hints: Hints, squares: Array) -> tuple[Hints, Array | None]:

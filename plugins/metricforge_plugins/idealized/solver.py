@@ -7,7 +7,7 @@ from the optimum to a kernel and a report.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,7 +23,7 @@ from metricforge.rows import ComparedByContent
 from metricforge.space import Size, space_bytes
 
 from . import proximal
-from .hints import KEPT_BYTES, Prepared, Restriction, prepare
+from .hints import KEPT_BYTES, Prepared, Restriction, prepare, refined
 from .selection import check_selection
 from .subspace import DENSE_WIDTH, fit_seconds
 from .unprojected import Unprojected
@@ -108,14 +108,12 @@ class Idealized(ComparedByContent, Solver):
 
     def _solve(self, problem: Problem) -> Solution:
         prepared = prepare(self, problem)
-        optimum = proximal.solve(
-            prepared.program,
-            psd=self.psd == "exact",
-            tol=self.tol,
-            max_iter=int(self.max_iter),
-            seed=problem.seed,
-            step=problem.step,
-        )
+        optimum = self._optimum(prepared, problem)
+        second = refined(problem, prepared, optimum.alpha) if optimum.n_iter < self.max_iter else None
+        if second is not None:
+            better = self._optimum(second, problem, optimum.n_iter)
+            if better.objective < optimum.objective:
+                prepared, optimum = second, better
         if not optimum.converged:
             limit = optimum.n_iter >= self.max_iter
             where, repair = (f"at max_iter={self.max_iter}", "max_iter or tol") if limit else ("at rounding", "tol")
@@ -142,6 +140,18 @@ class Idealized(ComparedByContent, Solver):
             outcome=outcome,
             notes=(*prepared.hints.notes, *notes),
         )
+
+    def _optimum(self, prepared: Prepared, problem: Problem, done: int = 0) -> proximal.Optimum:
+        """Solve a program, after some Newton steps on another one."""
+        optimum = proximal.solve(
+            prepared.program,
+            psd=self.psd == "exact",
+            tol=self.tol,
+            max_iter=int(self.max_iter) - done,
+            seed=problem.seed,
+            step=lambda i, most, **info: problem.step(done + i, done + most, **info),
+        )
+        return replace(optimum, n_iter=done + optimum.n_iter)
 
     def _outcome(
         self, prepared: Prepared, optimum: proximal.Optimum, B: Array
@@ -257,7 +267,7 @@ def _restriction_note(outcome: dict[str, Any]) -> str:
     full = "" if gap is None else f", and its objective is within {100 * gap:.2g} % of the optimum of the full program"
     return (
         f"the program was restricted to {outcome['components']} of {outcome['features']} directions of the features, "
-        f"those in which dissimilar pairs differ most from similar ones; they leave out {lost:.2g} % of ‖z‖²{full}; "
+        f"chosen by the pairs; they leave out {lost:.2g} % of ‖z‖²{full}; "
         'rank="exact" solves the full program'
     )
 

@@ -6,6 +6,8 @@ distances d_t² before learning remain those of all features.
 
 V are the leading eigenvectors of mean_D zz' − mean_S zz', which is B(α) at equal multipliers: directions along which
 dissimilar pairs differ and similar pairs do not.  Directions of large variance alone (PCA) can miss all of them.
+Explicit features of moderate width are then solved in the leading eigenvectors of B(α) at that solution, see
+`hints.refined`.
 """
 
 from __future__ import annotations
@@ -51,7 +53,9 @@ def fit_seconds(size: Size) -> float:
     moments = 0.1 * min(pairs, rows) * width * min(width, DENSE_WIDTH) if r < width else 0.0
     passes = 3 * (pairs + rows) * size.m + 0.1 * rows * size.m * r
     features = space_seconds(size, rows)
-    return rows_seconds(size) + features + solve_seconds(pairs, r) + 1e-9 * (search + moments + passes)
+    twice = size.representation == "explicit" and r < width <= DENSE_WIDTH  # in directions of the first solution
+    rounds = (2 if twice else 1) * (solve_seconds(pairs, r) + 1e-9 * moments)
+    return rows_seconds(size) + features + rounds + 1e-9 * (search + passes)
 
 
 def directions(pairs: int, width: int) -> int:

@@ -10,16 +10,25 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metricforge import rows as _rows
-from metricforge.checks import number_or, one_of, whole_number, whole_number_or
+from metricforge.checks import number_or, one_of, whole_number_or
 from metricforge.constraints import Constraint, Labels
 from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import RBF, Kernel, Mixture, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array
-from metricforge.space import FeatureMap, LearnedKernel, Size, represent, rows_seconds, space_bytes, space_seconds
+from metricforge.space import (
+    FeatureMap,
+    LearnedKernel,
+    Size,
+    affordable_steps,
+    represent,
+    rows_seconds,
+    space_bytes,
+    space_seconds,
+)
 
 from .coordinates import coordinates, discriminant
-from .descent import SPARE, SPARE_SAMPLED, Descent, State
+from .descent import CHECK_EVERY, SPARE, SPARE_SAMPLED, Descent, State
 from .objective import Loss, Objective
 from .pairs import Compared, all_pairs, neighbour_lists, random_groups
 from .radius import validated
@@ -41,6 +50,9 @@ MOST_REFERENCE = 100_000
 """The maximal number of rows that vote on the held-out ones."""
 SCANNED_ROWS = 2**16
 """Rows scanned at a time for one of every class."""
+MOST_STEPS, LEAST_STEPS = 2000, 200
+"""The largest and the smallest number of steps that max_iter="auto" stands for: at 200, the objective is within about
+1 % of the optimum, although the lower bound may not say so yet."""
 TOL = 5e-2
 """The relative gap to reach: there, the objective is about 1 % above the optimum or nearer, and classification does not
 improve any more; the rest is the lower bound, which takes several times as many steps."""
@@ -103,8 +115,9 @@ class KCR(Solver):
     tol : "auto" or float > 0
         The gap to reach, relative to the objective.  "auto" is 5e-2; most of that gap is due to the lower bound: the
         objective is then usually within 1 % of the optimum.
-    max_iter : int
-        The maximal number of steps of L-BFGS.
+    max_iter : "auto" or int
+        The maximal number of steps of L-BFGS.  "auto" is 2000, or as many as 4 forecast CPU seconds allow, at least
+        200: some 550 for 500 rows, 250 for 1,000 rows and 400 features.
 
     References
     ----------
@@ -122,7 +135,7 @@ class KCR(Solver):
     kernels: str = "sum"
     n_components: int | None = None
     tol: float | str = "auto"
-    max_iter: int = 2000
+    max_iter: int | str = "auto"
 
     accepts: ClassVar[tuple[type[Constraint], ...]] = (Labels,)
 
@@ -138,7 +151,7 @@ class KCR(Solver):
             raise InputError(f'n_pairs={self.n_pairs!r} contradicts pairs="all"; give only one of them')
         whole_number_or(self.n_pairs, "n_pairs", [None])
         whole_number_or(self.n_components, "n_components", [None])
-        whole_number(self.max_iter, "max_iter")
+        whole_number_or(self.max_iter, "max_iter", ["auto"])
         if self.maximum == "logsumexp" and self.pairs == "neighbors":
             raise InputError('maximum="logsumexp" needs whole classes to compare with, but pairs="neighbors"')
         if self.window != "naive" and self.bandwidth == "validated":
@@ -178,7 +191,8 @@ class KCR(Solver):
         loss = Loss(self.bound == "logistic", self.maximum == "sum", self.window, self.n_components or 1)
 
         objective = Objective(F, pairs, lam * axes.trace, loss=loss)
-        descent = Descent(objective, axes.root, lam, tol, self.max_iter, problem.step, blocks, self.n_components)
+        most = _most_steps(pairs.n, len(F), pairs.count) if isinstance(self.max_iter, str) else int(self.max_iter)
+        descent = Descent(objective, axes.root, lam, tol, most, problem.step, blocks, self.n_components)
         spare = SPARE if pairs.count == pairs.n**2 else SPARE_SAMPLED
         state = descent.run(descent.start(discriminant(F, codes), spare))
         L = axes.factor(state.best[0])
@@ -387,22 +401,35 @@ def _notes(outcome: dict[str, Any], sample: Sample, labels: Labels) -> tuple[str
     return tuple(notes)
 
 
-def seconds(size: Size) -> float:
-    """Return the forecast CPU seconds of a fit with default options.
+def _forecast(n: int, m: int, pairs: int) -> tuple[float, float]:
+    """Return the forecast CPU seconds of a step and of a certificate on n rows compared, m features and some pairs.
 
-    A step costs products of n × m features and of the n × r embedding, a pass over the pairs and vectors of L-BFGS;
-    a certificate the eigenvalues of an m × m matrix.  All pairs, or as many features as rows, need several times the
-    steps of few pairs with landmarks where classes overlap much, and the forecast is for such data.
+    A step costs products of n × m features and of the n × r embedding, a pass over the pairs and vectors of L-BFGS, and
+    the line search a quarter more; a certificate the eigenvalues of an m × m matrix.
+    """
+    r = 30
+    step = 1.25 * (0.27 * r * (n * m + pairs) + pairs + 80 * r * m)
+    return 1e-9 * step, 1e-9 * (0.16 * m**3 + 0.1 * n * m**2 + 60 * pairs)
+
+
+def _most_steps(n: int, m: int, pairs: int) -> int:
+    """Return what max_iter="auto" stands for."""
+    step, check = _forecast(n, m, pairs)
+    return affordable_steps(step + check / CHECK_EVERY, 2 * check, LEAST_STEPS, MOST_STEPS)
+
+
+def seconds(size: Size) -> float:
+    """Return the forecast CPU seconds of a fit with default options where classes overlap.
+
+    All pairs need more steps than a sample of them; the more of all pairs are compared, the more.
     """
     everything = size.n**2 <= N_PAIRS
     n = min(size.n, N_PAIRS // GROUP)
-    pairs = n * n if everything else N_PAIRS
-    # the more of all pairs are compared, the more steps
-    share = 1.0 if everything or size.representation == "exact" else min(1.0, N_PAIRS / size.n**2)
-    r, steps, checks = 16 + 4 * share, max(100, 550 * share), max(2, 11 * share)
-    step = 0.27 * r * (n * size.m + pairs) + pairs + 80 * r * size.m
-    check = 0.16 * size.m**3 + 0.1 * n * size.m**2 + 60 * pairs
-    return rows_seconds(size) + space_seconds(size, n) + 1e-9 * (0.1 * n * size.m**2 + steps * step + checks * check)
+    share = 1.0 if everything else N_PAIRS / size.n**2
+    step, check = _forecast(n, size.m, n * n if everything else N_PAIRS)
+    steps = max(200, 400 * share)
+    features = space_seconds(size, n) + 1e-10 * n * size.m**2
+    return rows_seconds(size) + features + steps * (step + check / CHECK_EVERY) + 2 * check
 
 
 def _bytes(size: Size) -> float:

@@ -19,6 +19,8 @@ SPARE = 0.25
 """Impostors are listed before they violate the margin by this much, so that fewer passes are needed."""
 MOST = 12_000_000
 """The largest number of pairs of a row and an impostor that are listed: 48 MB, and four times that while they are."""
+STALE = 2.0
+"""Pairs that no longer violate the margin are dropped where the list is this many times as long as without them."""
 SAMPLED = 2_000_000
 """Distances from which the scale of the start, and the number of impostors, are estimated."""
 ARRAYS = 3
@@ -179,10 +181,10 @@ class Margins:
         new = coo_array((np.ones(len(found[0]), dtype=np.int8), found), shape=(n, n)).tocsr()
         before = self.listed.nnz
         both = self.listed + new if before else new
-        if both.nnz > MOST:
+        added = both.nnz - before
+        if both.nnz > MOST or 0 < STALE * new.nnz < both.nnz:
             both = new
         both.data[:] = 1  # a sum of int8 would overflow after many passes
-        added = both.nnz - before
         self.listed = both
         return (1 - self.mu) * float(np.vdot(L, L)) + self.mu * loss, max(added, 0)
 

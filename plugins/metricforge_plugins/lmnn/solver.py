@@ -22,6 +22,10 @@ WIDTHS = (0.5, 0.1, 0.02, 0.004, 0.001, 2e-4)
 """Widths on which the hinge is smoothed, one stage after the other."""
 STEPS = 40
 """Steps of L-BFGS between two passes over all pairs of rows."""
+FIRST_STEPS = 10
+"""The same while many impostors are new: steps over an incomplete list lead astray."""
+NEW = 0.01
+"""The share of new impostors up to which the list counts as complete."""
 ROUNDS = 12
 """The largest number of passes in one stage."""
 FTOL = 1e-11
@@ -167,9 +171,11 @@ def _descend(margins: Margins, L: Array, tol: float, max_iter: int, problem: Pro
     """Minimise the objective from L until the gap is within ``tol``."""
     state = State(L)
     value, _ = margins.scan(L)
+    allowed = FIRST_STEPS
     for width in WIDTHS:
         for _ in range(ROUNDS):
-            L, steps = _steps(margins, L, width, min(STEPS, max_iter - state.n_iter), state, problem)
+            allowed = min(allowed, max_iter - state.n_iter)
+            L, steps = _steps(margins, L, width, allowed, state, problem)
             state.n_iter += steps
             before, (value, added) = value, margins.scan(L)
             bound, direction = margins.lower_bound(L, width)
@@ -179,11 +185,15 @@ def _descend(margins: Margins, L: Array, tol: float, max_iter: int, problem: Pro
             state.trace += ((value, max(value - state.bound, 0.0)),)
             if state.gap <= tol * state.value or state.n_iter >= max_iter:
                 return state
-            settled = steps < STEPS or abs(before - value) < 0.1 * tol * value
+            complete = added <= NEW * margins.listed.nnz
+            settled = complete and (steps < allowed or abs(before - value) < 0.1 * tol * value)
+            allowed = STEPS if complete else FIRST_STEPS
             wider = margins.widened(L, direction, width) if settled and len(L) == L.shape[1] else L
-            if settled and wider is L and added <= 0.01 * margins.listed.nnz:
-                break
+            # the gap of a smoothed objective stays above what smoothing costs: do not wait for it
+            done = settled and (wider is L or width > WIDTHS[-1])
             L = wider
+            if done:
+                break
     return state
 
 

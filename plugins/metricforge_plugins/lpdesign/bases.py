@@ -10,7 +10,7 @@ import numpy as np
 
 from metricforge.errors import InputError
 from metricforge.kernels import Kernel, RateKernel, Standardized, Transformed, Weak, check_on_vectors
-from metricforge.rows import Array, as_float64, column_range, count, draw, float_dtype, is_sparse, take, width
+from metricforge.rows import Array, as_float64, blocks, column_range, count, draw, float_dtype, is_sparse, take, width
 from metricforge.space import check_memory
 
 RATE_ROWS = 256
@@ -93,7 +93,7 @@ def weak_kernels(kernel: Kernel, rows: Any, widths: Sequence[float], *, seed: in
     family = _Family(kernel, rows, widths, seed)
     made: list[Kernel] = []
     for feature in np.flatnonzero(low != high):
-        column = _dense(sample[:, [feature]])
+        column = dense(sample[:, [feature]])
         if column.min() == column.max():  # a rare value that is not in the sample
             column = np.array([[low[feature]], [high[feature]]])
         made.extend(Weak(part, feature=int(feature)) for part in family.on(column))
@@ -110,7 +110,7 @@ def directed_kernels(
     family = _Family(kernel, rows, widths, seed)
     made: list[Kernel] = []
     for v in directions.T:
-        column = _dense(sample @ v[:, None])
+        column = dense(sample @ v[:, None])
         # if rows differ by rounding only, blocks of another shape would compute another kernel
         size = float((abs(sample) @ np.abs(v)).max())
         if column.max() - column.min() > SMALLEST_RANGE * size:
@@ -153,7 +153,7 @@ def triple_directions(X: Any, triples: Array, n_directions: int, *, seed: int) -
     assert d is not None
     check_memory(8 * (3 * T * d + 4 * d * d), f"directions from {T} triples of {d} features", 'use bases="weak"')
     check_memory(n_directions * (64 * d + BASE_BYTES), f"n_directions={n_directions}", "use fewer")
-    Z = np.asarray(_dense(X), dtype=np.float64)
+    Z = np.asarray(dense(X), dtype=np.float64)
     spread = Z.std(axis=0)
     Z = (Z - Z.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
     i, j, k = triples.T
@@ -184,6 +184,30 @@ def _leading_directions(dissimilar: Array, similar: Array, m: int) -> Array:
     return V[:, ::-1]
 
 
+def margins(kernels: Sequence[Kernel], X: Any, triples: Array) -> Array:
+    """Return K_p,ij − K_p,ik, (T, k), without a Gram matrix."""
+    D = np.empty((len(triples), len(kernels)))
+    for line, positions in _by_line(kernels):
+        # bases on the same line share its coordinates, which are computed once for every row
+        rows = X if line is None else dense(line.transform(X))
+        parts = [kernels[p] if line is None else kernels[p].kernel for p in positions]  # type: ignore[attr-defined]
+        for part in blocks(len(triples), 8 * 3 * (width(rows) or 32)):
+            A, B, C = (rows[index] for index in triples[part].T)
+            for p, kernel in zip(positions, parts, strict=True):
+                D[part, p] = kernel.paired(A, B) - kernel.paired(A, C)
+    return D
+
+
+def _by_line(kernels: Sequence[Kernel]) -> list[tuple[Weak | Projected | None, list[int]]]:
+    """Return the positions of the bases on each line, with one of them; None for bases on whole rows."""
+    found: dict[Any, tuple[Weak | Projected | None, list[int]]] = {}
+    for p, kernel in enumerate(kernels):
+        on_line = isinstance(kernel, Weak | Projected)
+        key = line_of(kernel, p) if on_line else None
+        found.setdefault(key, (kernel if on_line else None, []))[1].append(p)  # type: ignore[arg-type]
+    return list(found.values())
+
+
 def as_groups(kernels: Sequence[Kernel], given: Sequence[Any] | None) -> Array:
     """Return the group number of each base; by default bases on the same feature or direction share a group."""
     if given is not None:
@@ -193,12 +217,13 @@ def as_groups(kernels: Sequence[Kernel], given: Sequence[Any] | None) -> Array:
             )
         keys = list(given)
     else:
-        keys = [_line_of(kernel, p) for p, kernel in enumerate(kernels)]
+        keys = [line_of(kernel, p) for p, kernel in enumerate(kernels)]
     numbers: dict[Any, int] = {}
     return np.asarray([numbers.setdefault(key, len(numbers)) for key in keys])
 
 
-def _line_of(kernel: Kernel, position: int) -> Any:
+def line_of(kernel: Kernel, position: int) -> Any:
+    """Return what identifies the feature or direction of a base; any other base is on its own."""
     if isinstance(kernel, Weak):
         return "feature", kernel.feature
     if isinstance(kernel, Projected):
@@ -262,5 +287,6 @@ def _sample(rows: Any, seed: int) -> Any:
     return as_float64(take(rows, draw(count(rows), RATE_ROWS, seed)))
 
 
-def _dense(X: Any) -> Any:
+def dense(X: Any) -> Any:
+    """Return rows as a dense array."""
     return X.toarray() if is_sparse(X) else X

@@ -4,32 +4,32 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from metricforge.checks import flag, number, numbers, one_of, whole_number
+from metricforge.checks import flag, number, numbers, one_of, whole_number, whole_number_or
 from metricforge.constraints import Constraint, Triplets
 from metricforge.errors import ConvergenceWarning, InputError
-from metricforge.kernels import RBF, Kernel, Mixture, Standardized, Weak
+from metricforge.kernels import RBF, Kernel, Mixture, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
-from metricforge.rows import Array, as_float64, blocks, count, draw, is_sparse, take, width
+from metricforge.rows import Array, as_float64, count, draw, take, width
 from metricforge.rows.threads import sum_chunks
-from metricforge.space import Size, check_memory, rows_seconds
+from metricforge.space import check_memory
 
 from . import semidefinite
 from .bases import (
-    Projected,
     as_groups,
     check_rows,
     check_values,
     directed_kernels,
     feature_weights,
+    margins,
     triple_directions,
     weak_kernels,
 )
+from .budget import DIRECTED_COLUMNS, MARGINS, affordable_triples, fit_bytes, fit_seconds
 from .dominance import DENSE_BYTES, BlockedDominance, DenseDominance, Dominance, change_basis, gram_stack
 from .generation import BestDesign, ColumnGeneration
 from .highs import FEASIBILITY, SECONDS
@@ -37,14 +37,10 @@ from .highs import FEASIBILITY, SECONDS
 log = logging.getLogger(__name__)
 
 CONES = ("nonneg", "dd", "change-of-basis", "sdp")
-MARGINS = 3
-"""Copies of the margins of all triples under all bases: here, scaled, and in the solver of linear programs."""
 ROUNDS = 10
 """Maximal number of changes of basis; four give most of the gain between dominance and positive semidefiniteness."""
 WORTHWHILE = 1e-3
 """Stop after a change of basis that lowers the cost by less than this share."""
-DIRECTED_COLUMNS = 500
-"""The largest number of columns with which bases="auto" learns directions, which costs O(d³) for each."""
 SPECTRUM_ROWS = 500
 """Number of rows on which the eigenvalues of a mixture with negative weights are computed."""
 
@@ -87,6 +83,10 @@ class LPDesign(Solver):
     rows : "all" or "triples"
         The rows in the trace and in the dominance condition; "triples" is the set S of the paper.
     n_directions : int
+    n_triples : "auto", "all" or int
+        The largest number of distinct triples that are used; of more, a random sample.  "auto" is as many as 4 forecast
+        CPU seconds allow, at least 2,000, and all of them with any cone but "nonneg": 20,000 with 30 columns, some
+        13,000 with 100.
     tol : float
         Stop at this gap, relative to the objective.
     max_iter : int
@@ -107,6 +107,7 @@ class LPDesign(Solver):
     groups: Any = None
     rows: str = "all"
     n_directions: int = 50
+    n_triples: int | str = "auto"
     tol: float = 1e-6
     max_iter: int = 1000
 
@@ -124,6 +125,7 @@ class LPDesign(Solver):
         number(self.tol, "tol", above=0, below=1)
         flag(self.white, "white")
         whole_number(self.n_directions, "n_directions")
+        whole_number_or(self.n_triples, "n_triples", ["auto", "all"])
         whole_number(self.max_iter, "max_iter")
 
     @classmethod
@@ -140,6 +142,15 @@ class LPDesign(Solver):
     def penalties(self, T: int, n: int) -> tuple[float, float]:
         """Return γ1 and γ2 of the paper for T triples and n rows."""
         return T * float(self.sparsity), T * float(self.trace) / float(n) ** (1 if self.cone == "nonneg" else 2)
+
+    def most_triples(self, T: int, d: int | None) -> int:
+        """Return how many of T distinct triples of rows with d columns are used at most."""
+        if isinstance(self.n_triples, int):
+            return self.n_triples
+        automatic = self.n_triples == "auto" and self.cone == "nonneg" and isinstance(self.bases, str)
+        if not automatic or d is None:
+            return T
+        return affordable_triples(T, d, 0 if self.bases == "weak" else self.n_directions, len(self.widths))
 
     def _solve(self, problem: Problem) -> Solution:
         design = Design.of(self, problem)
@@ -173,7 +184,7 @@ class Design:
     X : rows
         The rows that occur in triples, in memory.
     triples, times : (T', 3) and (T',) arrays
-        The distinct triples, as row numbers of X, and their multiplicities.
+        The distinct triples that are used, as row numbers of X, and their multiplicities.
     origin : (T',) array
         The position of each among the given triples.
     margins : (T', k) array
@@ -182,6 +193,9 @@ class Design:
         The rows in the trace and in the dominance condition; possibly a dask array.
     diagonal : (k,) array
         Σ_i K_ii over them.
+    seed : int
+    distinct : int
+        The number of distinct triples given; ``n_triples`` of them are used.
     """
 
     kernels: tuple[Kernel, ...]
@@ -195,6 +209,7 @@ class Design:
     condition_rows: Any
     diagonal: Array
     seed: int
+    distinct: int
 
     @classmethod
     def of(cls, solver: LPDesign, problem: Problem) -> Design:
@@ -205,6 +220,8 @@ class Design:
         distinct, origin, times = np.unique(problem.constraint.triples, axis=0, return_index=True, return_counts=True)
         # in the order given, not of row numbers: directions are drawn by the position of a triple
         given = np.argsort(origin)
+        total = len(given)
+        given = given[draw(total, solver.most_triples(total, width(problem.rows)), problem.seed)]
         distinct, origin, times = distinct[given], origin[given], times[given]
         used = np.unique(distinct)
         X = as_float64(take(problem.rows, used))
@@ -221,7 +238,12 @@ class Design:
         sizes[sizes == 0] = 1.0
         D /= sizes
         groups = as_groups(kernels, solver.groups)
-        return cls(kernels, sizes, groups, X, triples, times, origin, D, condition_rows, diagonal / sizes, problem.seed)
+        return cls(
+            *(kernels, sizes, groups, X, triples, times, origin, D, condition_rows),
+            diagonal=diagonal / sizes,
+            seed=problem.seed,
+            distinct=total,
+        )
 
     @property
     def n(self) -> int:
@@ -303,7 +325,7 @@ class Design:
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        by_kernel, by_distance = self._accuracy(kernel)
+        by_kernel, by_distance = self._accuracy(kernel, best.alpha[:k])
         features = feature_weights(self.kernels, weights, self.X)
         outcome = {
             "lower_bound": lower,
@@ -318,6 +340,7 @@ class Design:
             "cuts": best.cuts,
             "passes": best.passes,
             "triples_entered": best.entered,
+            "triples_used": len(self.triples),
             "repeated": int(T) - len(self.triples),
             "contradicting": self._contradicting(),
         }
@@ -351,13 +374,17 @@ class Design:
             notes=notes,
         )
 
-    def _accuracy(self, kernel: Mixture) -> tuple[float, float]:
+    def _accuracy(self, kernel: Mixture, alpha: Array) -> tuple[float, float]:
         """Return the share of the triples with K_ij > K_ik, and with d_ij < d_ik; ties do not count."""
-        satisfied = np.zeros((len(self.triples), 2), dtype=bool)
-        for part, A, B, C in _sides(kernel.kernels, self.X, self.triples):
-            satisfied[part, 0] = kernel.paired(A, B) > kernel.paired(A, C)
-            satisfied[part, 1] = kernel.paired_squared_distance(A, B) < kernel.paired_squared_distance(A, C)
-        by_kernel, by_distance = self.times @ satisfied / self.times.sum()
+        margin = self.margins @ alpha
+        i, j, k = self.triples.T
+        if alpha.min() >= 0:  # d_ij² < d_ik² if and only if 2 (K_ij − K_ik) > K_jj − K_kk
+            own = kernel.diag(self.X)
+            nearer = 2 * margin > own[j] - own[k]
+        else:  # squared distances below 0 count as 0, so some triples are ties
+            near, far = (kernel.paired_squared_distance(self.X[i], self.X[other]) for other in (j, k))
+            nearer = near < far
+        by_kernel, by_distance = self.times @ np.stack([margin > 0, nearer], axis=1) / self.times.sum()
         return float(by_kernel), float(by_distance)
 
     def _contradicting(self) -> int:
@@ -404,6 +431,11 @@ class Design:
     def _notes(self, problem: Problem, kernel: Mixture) -> tuple[str, ...]:
         assert isinstance(problem.constraint, Triplets)
         notes = []
+        if len(self.triples) < self.distinct:
+            notes.append(
+                f"the linear program has a sample of {len(self.triples)} of {self.distinct} distinct triples; "
+                'n_triples="all" takes them all'
+            )
         blind = np.abs(self.margins).max(axis=1) <= 1e-12
         if blind.any():
             first = tuple(problem.constraint.triples[self.origin[blind].min()].tolist())
@@ -449,25 +481,6 @@ def make_bases(solver: LPDesign, problem: Problem, X: Any, triples: Array) -> tu
     return tuple(made)
 
 
-def margins(kernels: Sequence[Kernel], X: Any, triples: Array) -> Array:
-    """Return K_p,ij − K_p,ik, (T, k), without a Gram matrix."""
-    D = np.empty((len(triples), len(kernels)))
-    for part, A, B, C in _sides(kernels, X, triples):
-        for p, kernel in enumerate(kernels):
-            D[part, p] = kernel.paired(A, B) - kernel.paired(A, C)
-    return D
-
-
-def _sides(kernels: Sequence[Kernel], X: Any, triples: Array) -> Iterator[tuple[slice, Any, Any, Any]]:
-    """Yield blocks of triples: their slice, and their rows i, j and k."""
-    lines = all(isinstance(kernel, Weak | Projected) for kernel in kernels)
-    for part in blocks(len(triples), 8 * 3 * (width(X) or 32)):
-        A, B, C = (X[rows] for rows in triples[part].T)
-        if lines and is_sparse(X):  # selecting a column of a sparse block is slow
-            A, B, C = A.toarray(), B.toarray(), C.toarray()
-        yield part, A, B, C
-
-
 @dataclass(frozen=True, eq=False)
 class _DiagonalSums:
     """Σ_i K_ii and Σ_i |K_ii| of every base over a chunk."""
@@ -503,23 +516,12 @@ def _as_ids(groups: Any) -> tuple[Any, ...]:
     return ids
 
 
-def _seconds(size: Size) -> float:
-    """Return the forecast CPU seconds of a fit with a base kernel on each column; see docs/scaling.md."""
-    return 0.1 + rows_seconds(size) + 1e-9 * size.n * (8e5 + 4.5e4 * size.d)
-
-
-def _bytes(size: Size) -> float:
-    """Return the forecast peak memory: the margins of all triples under three kernels on columns and directions."""
-    bases = 3 * (size.d + (50 if size.d <= DIRECTED_COLUMNS else 0))
-    return MARGINS * 8 * size.p * bases
-
-
 METHOD = Method(
     constraint=Triplets,
     kernel=Standardized(RBF("median"), by="range"),
     solver=LPDesign(),
     order=2,
     scale_free=True,
-    cost=_seconds,
-    memory=_bytes,
+    cost=fit_seconds,
+    memory=fit_bytes,
 )

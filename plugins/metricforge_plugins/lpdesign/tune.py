@@ -17,7 +17,8 @@ from metricforge.kernels import Kernel
 from metricforge.problem import Problem, Status, check_finite
 from metricforge.rows import as_float64, count, take
 
-from .solver import METHOD, Design, LPDesign, margins
+from .bases import margins
+from .solver import METHOD, Design, LPDesign
 
 Array = NDArray[Any]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,7 +26,7 @@ class Softmax:
     penalty : float
         ρ.
     near : (n, k) int array or None
-        The rows j that `listed` compares row i with; `exact` sets them if asked.
+        The rows j that `listed` compares row i with; `search` sets them.
     coverage : float
         The mean share of Σ_j exp(−d_ij) that they hold.
     """
@@ -40,38 +41,44 @@ class Softmax:
     def __post_init__(self) -> None:
         self._total = np.zeros(len(self.F))
 
-    def exact(self, L: Array, neighbours: int = 0) -> tuple[float, Array]:
-        """Return f and its gradient in L (r, m); list the nearest ``neighbours`` of each row, if any.
-
-        Cost: three products of O(n² r), one block of 16 MB.
-        """
+    def exact(self, L: Array) -> tuple[float, Array]:
+        """Return f and its gradient in L (r, m).  Cost: three products of O(n² r), one block of 16 MB."""
         from .loops import weigh
 
-        n = len(self.F)
         Z = self.F @ L.T
-        norms = np.square(Z).sum(axis=1)
         G = np.zeros_like(Z)
-        f, covered = 0.0, 0.0
-        if neighbours:
-            self.near = np.empty((n, neighbours), dtype=np.int64)
-        for part in blocks(n, ARRAYS * 8 * n, BLOCK):
-            start = part.start
-            W = Z[part] @ Z.T
-            W *= -2
-            W += norms
-            W += norms[part, None]
-            np.maximum(W, 0, out=W)
-            held = self._list(W, start, neighbours) if neighbours else None
-            f += weigh(W, start, self.codes, self._total)
-            if held is not None:
-                covered += float(np.exp(-held - self._total[part, None]).sum())
+        f = 0.0
+        for part, W in self._distances(Z):
+            f += weigh(W, part.start, self.codes, self._total)
             # −Σ_j (w_ij + w_ji)(z_i − z_j), where Σ_j w_ij = 0
             G[part] += W @ Z
             G += W.T @ Z[part]
             G -= W.sum(axis=0)[:, None] * Z
-        if neighbours:
-            self.coverage = covered / n
         return self._penalised(f, G, L)
+
+    def search(self, L: Array, neighbours: int) -> float:
+        """Return f, and list the nearest ``neighbours`` of each row.  Cost: one product of O(n² r)."""
+        from .loops import weigh
+
+        n = len(self.F)
+        self.near = np.empty((n, neighbours), dtype=np.int64)
+        f, covered = 0.0, 0.0
+        for part, W in self._distances(self.F @ L.T):
+            held = self._list(W, part.start, neighbours)
+            f += weigh(W, part.start, self.codes, self._total)
+            covered += float(np.exp(-held - self._total[part, None]).sum())
+        self.coverage = covered / n
+        return f - self.penalty * float(np.vdot(L, L))
+
+    def _distances(self, Z: Array) -> Iterator[tuple[slice, Array]]:
+        """Yield blocks of squared distances to all rows, which the caller may overwrite."""
+        n, norms = len(Z), np.square(Z).sum(axis=1)
+        for part in blocks(n, ARRAYS * 8 * n, BLOCK):
+            D = Z[part] @ Z.T
+            D *= -2
+            D += norms
+            D += norms[part, None]
+            yield part, np.maximum(D, 0, out=D)
 
     def _list(self, D: Array, start: int, k: int) -> Array:
         """Note the k nearest rows of rows start .. start + len(D), and return their squared distances."""

@@ -1,0 +1,48 @@
+"""Forecasts of time and memory of a design, and how many triples follow from them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from metricforge.space import BUDGET, Size, affordable, rows_seconds
+
+MARGINS = 3
+"""Copies of the margins of all triples under all bases: here, scaled, and in the solver of linear programs."""
+DIRECTED_COLUMNS = 500
+"""The largest number of columns with which bases="auto" learns directions, which costs O(d³) for each."""
+DIRECTIONS, WIDTHS = 50, 3
+"""Directions, and bases on each line, by default."""
+LEAST_TRIPLES = 2000
+"""Triples that n_triples="auto" takes in any case."""
+
+
+def bases(d: int, n_directions: int, widths: int) -> int:
+    """Return the number of bases of ``bases="auto"`` on d columns."""
+    return widths * (d + (n_directions if d <= DIRECTED_COLUMNS else 0))
+
+
+def program_seconds(T: int, d: int, k: int) -> float:
+    """Return the forecast CPU seconds of directions, margins and linear programs of T triples and k bases.
+
+    The linear programs are those of overlapping classes, where most triples are violated.
+    """
+    return 0.15 + 1e-9 * T * (40 * k + 300 * min(d, DIRECTED_COLUMNS)) + 4.8e-9 * k * T * float(np.sqrt(T))
+
+
+def affordable_triples(T: int, d: int, n_directions: int, widths: int) -> int:
+    """Return how many of T triples a fit within the budget can take, at least `LEAST_TRIPLES`."""
+    k = bases(d, n_directions, widths)
+    return affordable(lambda t: program_seconds(t, d, k), LEAST_TRIPLES, max(T, LEAST_TRIPLES))
+
+
+def fit_seconds(size: Size) -> float:
+    """Return the forecast CPU seconds of a fit with default options; see docs/scaling.md."""
+    k, T = bases(size.d, DIRECTIONS, WIDTHS), size.p or 10 * size.n
+    program = min(program_seconds(T, size.d, k), max(BUDGET, program_seconds(LEAST_TRIPLES, size.d, k)))
+    return rows_seconds(size) + program + 2e-9 * size.n * k
+
+
+def fit_bytes(size: Size) -> float:
+    """Return the forecast peak memory: the margins of the triples that are used under all bases."""
+    T = affordable_triples(size.p, size.d, DIRECTIONS, WIDTHS) if size.p else 0
+    return MARGINS * 8 * min(T, size.p) * bases(size.d, DIRECTIONS, WIDTHS)
