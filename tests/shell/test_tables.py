@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -119,6 +120,13 @@ def test_every_command_takes_the_table_as_it_is(make, tmp_path, monkeypatch, cap
     assert told("distance", "m.metric", name, name, "--paired", *words)["distances"] == pytest.approx(
         np.zeros(n), abs=1e-6
     )
+    monkeypatch.setattr("metricforge.shell.comparing.compare", partial(mf.compare, candidates=["krca"]))
+    compared = told("compare", name, "--label", label, "--kernel", "linear", "--sample", "50", *words)
+    assert compared["rows"] <= 50
+    assert {one["name"] for one in compared["candidates"]} == {"krca", "start"}
+    assert told("index", "m.metric", *words)["rows"] == n
+    listed = told("index", "m.metric", name, "-k", "2", *words)
+    assert np.shape(listed["label"]) == (n, 2)
     (tmp_path / "pairs.csv").write_text("i,j,similar\n" + "".join(f"{i},{i + 3},1\n{i},{i + 1},0\n" for i in range(30)))
     assert run("match", "m.metric", name, "--pairs", "pairs.csv", "--precision", "0.1", "-o", "p.csv", *words) == 0
 
