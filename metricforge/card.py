@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING
@@ -37,7 +38,9 @@ def lines_of(metric: Metric) -> list[tuple[str, str]]:
         names = ", ".join(metric.columns[:5]) + (", ..." if len(metric.columns) > 5 else "")
         lines.append(("features", f"{metric.width}: {names}" if names else str(metric.width)))
     if metric.start is not None:
-        lines.append(("start", str(facts.get("kernel", type(metric.start).__name__))[:200]))
+        lines.append(("start", rounded(str(facts.get("kernel", type(metric.start).__name__)))[:200]))
+    if "choice" in facts:
+        lines.append(("choice", str(facts["choice"])))
     if "certificate" in facts:
         status = str(facts.get("status", "")).replace("_", " ")
         lines.append(("certificate", f"{status}: {facts['certificate'].describe()}"))
@@ -48,3 +51,10 @@ def lines_of(metric: Metric) -> list[tuple[str, str]]:
         lines.append(("time", f"{facts['seconds']:.2g} s"))
     lines.extend(("note", str(note)) for note in facts.get("notes", ()))
     return lines
+
+
+def rounded(text: str) -> str:
+    """Return the repr of a component with four digits, without fields that are None and without array contents."""
+    text = re.sub(r"array\((?:[^()]|\([^()]*\))*\)", "array(…)", text)
+    digits = re.sub(r"\d+\.\d{4,}(e[-+]?\d+)?", lambda number: f"{float(number[0]):.4g}", text)
+    return re.sub(r"(, )?\w+=None", "", digits)

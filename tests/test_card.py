@@ -74,3 +74,10 @@ def test_every_method_has_a_card_and_a_page(method, rng):
     metric = mf.learn(X, y, method=method)
     assert f"learned by {method}" in words(metric._repr_html_())
     assert f"learned by {method}" in report.html(metric, y)
+
+
+def test_it_says_what_was_chosen_and_rounds_the_start(wine):
+    metric = mf.learn(*wine, method="krca", kernel=mf.kernels.RBF(0.123456789)).with_facts(choice="chosen: krca (a, b)")
+    said = words(metric._repr_html_())
+    assert "chosen: krca (a, b)" in said
+    assert "RBF(gamma=0.1235)" in said

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 
 from .. import __version__
 from .. import rows as _rows
+from ..card import rounded
 from ..checks import plural
 from ..constraints import Constraint, Distances, Labels, Lines, Satisfied
 from ..errors import InputError
@@ -156,7 +156,7 @@ def _page(about: _Subject, before: Sequence[Satisfied], after: Sequence[Satisfie
 
 def _lead(about: _Subject, title: str, before: Sequence[Satisfied], after: Sequence[Satisfied]) -> str:
     report = about.metric.report
-    start = _rounded(repr(about.start))
+    start = rounded(repr(about.start))
     learned = f"Learned from {about.relations.describe()} over {about.described_rows}, starting from {start}."
     if kept_out := report.get("held_out_scores"):
         tiles = [_held_out_tile(score) for score in kept_out]
@@ -278,7 +278,7 @@ def _report(report: Mapping[str, Any]) -> str:
     hidden = {"trace", "notes", "converted", "columns", "parts", "held_out_scores"}
     components = {"kernel", "solver"}
     shown = {name: value for name, value in report.items() if name not in hidden}
-    lines = [(name, _rounded(value) if name in components else _short(value)) for name, value in shown.items()]
+    lines = [(name, rounded(value) if name in components else _short(value)) for name, value in shown.items()]
     return f"<h2>Report of the fit</h2>{markup.table(lines)}"
 
 
@@ -309,13 +309,6 @@ def _short(value: Any) -> str:
     if isinstance(value, tuple | list):
         return ", ".join(map(_short, value[:20])) + (", …" if len(value) > 20 else "")
     return str(value)
-
-
-def _rounded(text: str) -> str:
-    """Return the repr of a component with four digits, without fields that are None and without array contents."""
-    text = re.sub(r"array\((?:[^()]|\([^()]*\))*\)", "array(…)", text)
-    digits = re.sub(r"\d+\.\d{4,}(e[-+]?\d+)?", lambda number: f"{float(number[0]):.4g}", text)
-    return re.sub(r"(, )?\w+=None", "", digits)
 
 
 def _percent(share: float) -> str:
