@@ -19,6 +19,10 @@ CELL_ROWS = 400
 """Rows per cell: fewer make the search of a cell cheaper, and finding the nearest cells more expensive."""
 SAMPLED_ROWS = 16
 """Rows of the sample per cell."""
+MOST_SAMPLED = 2**19
+"""Rows of the sample at the most, whatever the number of rows: it is in one process.  Reached at 13 million rows."""
+LEAST_SAMPLED = 4
+"""Rows of the sample per cell where it is as large as it may be; from 52 million rows on cells have more rows."""
 ROUNDS = 4
 """Iterations of k-means; more change the cells little."""
 BATCH = 8192
@@ -162,7 +166,7 @@ def _k_means(sample: Array, count: int, seed: int) -> Array:
 
 def cell_count(n: int) -> int:
     """Return the number of cells in which n rows search one another."""
-    return max(1, n // CELL_ROWS)
+    return max(1, min(n // CELL_ROWS, MOST_SAMPLED // LEAST_SAMPLED))
 
 
 def index_count(n: int) -> int:
@@ -175,7 +179,7 @@ def index_count(n: int) -> int:
 
 def sample_rows(n: int, count: int, seed: int) -> Array:
     """Return the numbers of the rows, among n, from which ``count`` cells are learned."""
-    return draw(n, SAMPLED_ROWS * count, seed)
+    return draw(n, min(SAMPLED_ROWS * count, MOST_SAMPLED), seed)
 
 
 def by_cell(home: Array, count: int) -> tuple[Array, Array]:

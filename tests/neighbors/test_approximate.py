@@ -120,6 +120,14 @@ def test_queries(rng):
     assert (distances >= wanted[1]).all()
 
 
+def test_the_sample_in_this_process_is_bounded(monkeypatch):
+    assert partition.cell_count(10**9) == partition.cell_count(10**8) == 2**17
+    monkeypatch.setattr(partition, "MOST_SAMPLED", 1000)
+    assert len(partition.sample_rows(50_000, partition.cell_count(50_000), 0)) == 1000
+    assert partition.cell_count(50_000) == 125
+    assert partition.cell_count(10**6) == 250
+
+
 def test_recall_out_of_range_is_refused():
     with pytest.raises(InputError, match="recall"):
         neighbors.search(np.eye(4), 1, recall=1.5)
