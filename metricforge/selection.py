@@ -282,7 +282,8 @@ def choose(
 
 
 def _facts(one: Scored) -> dict[str, Any]:
-    return {"score": one.mean, "error": one.error, "seconds": one.seconds, "failure": one.failure}
+    score = one.mean if one.scores else None  # a report has no NaN
+    return {"score": score, "error": one.error, "seconds": one.seconds, "failure": one.failure}
 
 
 def _percent(one: Scored) -> str:

@@ -6,11 +6,15 @@ import contextlib
 import hashlib
 import json
 import os
+import shlex
+import signal
 import subprocess
 import sys
+import threading
 import time
 import tracemalloc
 import zipfile
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -54,17 +58,22 @@ def test_sparse_rows_beside_a_timestamp_have_the_distances_of_dense_rows():
         np.testing.assert_allclose(lean, dense, atol=1e-6 * dense.max())
 
 
-def test_transform_stays_within_the_budget_or_says_what_it_needs(monkeypatch):
+@pytest.mark.parametrize("budget", [60_000_000, 120_000_000])
+def test_calls_stay_within_the_budget_or_say_what_they_need(monkeypatch, budget):
     metric = mf.learn(RNG.normal(size=(600, 20)), np.arange(600) % 3, method="krca", kernel="rbf", rank="exact")
     A = RNG.normal(size=(20_000, 20))
-    monkeypatch.setenv("METRICFORGE_MEMORY", "60MB")
+    monkeypatch.setenv("METRICFORGE_MEMORY", str(budget))
     tracemalloc.start()
-    metric.paired_distance(A, A[::-1])
-    with contextlib.suppress(MemoryBudgetError):
-        metric.transform(A)
+    for call in (
+        lambda: metric.paired_distance(A, A[::-1]),
+        lambda: metric.transform(A),
+        lambda: metric.kernel(A[:2000]),
+    ):
+        with contextlib.suppress(MemoryBudgetError):
+            call()
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 60e6
+    assert peak < budget
 
 
 def signed(path, changes, compression):
@@ -248,10 +257,132 @@ def test_what_no_file_should_hold_is_one_sentence_and_exit_code_two(tmp_path, ca
 @pytest.mark.parametrize("loss", ["linear", "squared_hinge"])
 @pytest.mark.filterwarnings("ignore::metricforge.errors.ConvergenceWarning")
 def test_optimal_means_within_the_tolerance(loss, tol):
-    for seed in range(4):
+    for seed, options in enumerate(({"n_components": 12}, {"n_components": 12}, {}, {})):
         rng = np.random.default_rng(seed)
-        rows, y = rng.normal(size=(40, 3)), rng.integers(0, 3, size=40)
-        pairs = mf.Pairs.from_labels(y, n_pairs=60, seed=seed)
-        report = mf.learn(rows, pairs, method="simplenpkl", loss=loss, tol=tol, n_components=12).report
+        rows, y = rng.normal(size=(80, 3)), rng.integers(0, 3, size=80)
+        pairs = mf.Pairs.from_labels(y, n_pairs=400, seed=seed)
+        report = mf.learn(rows, pairs, method="simplenpkl", loss=loss, tol=tol, **options).report
         if str(report["status"]) == "optimal":
             assert report["gap"] <= 1.01 * tol * abs(report["objective"])
+
+
+LAST = """
+import os, signal, sys
+import numpy as np
+from metricforge.cli import main
+
+def save(file, *_, **__):
+    file.write(b"half")
+    file.flush()
+    os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+    signal.pause()
+
+np.save = save
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_that_ends_a_run_leaves_no_part_of_a_file(tmp_path, name):
+    np.save(tmp_path / "rows.npy", X)
+    mf.learn(X, Y, method="euclidean").save(tmp_path / "m.metric")
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the suite may run under nohup, which children inherit
+    try:
+        words = ["transform", "m.metric", "rows.npy", "-o", "e.npy"]
+        done = subprocess.run(
+            [sys.executable, "-c", LAST, name, *words], cwd=tmp_path, capture_output=True, check=False
+        )
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert done.returncode == 128 + getattr(signal, name)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["m.metric", "rows.npy"]
+
+
+def test_the_shell_quotes_the_next_command(tmp_path, capsys):
+    path = tmp_path / "my rows; (1).csv"
+    path.write_text("a,b,class\n" + "".join(f"{a:.3f},{b:.3f},k{i % 2}\n" for i, (a, b) in enumerate(X[:, :2])))
+    assert (
+        main(["learn", str(path), "--label", "class", "--method", "euclidean", "-o", str(tmp_path / "m.metric")]) == 0
+    )
+    command = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("next:"))
+    assert str(path) in shlex.split(command)
+
+
+def test_a_comma_between_thousands_is_not_advised_to_be_a_point(tmp_path, capsys):
+    (tmp_path / "rows.csv").write_text("a\tb\tclass\n1\t2\tx\n1,234\t2\ty\n")
+    main(["learn", str(tmp_path / "rows.csv"), "--label", "class", "-o", str(tmp_path / "m.metric")])
+    assert "write 1234 if it separates thousands" in capsys.readouterr().err
+
+
+def test_a_column_that_numbers_the_rows_of_a_sorted_file_is_pointed_out(tmp_path, capsys):
+    lines = [f"{i},{a:.3f},{b:.3f},k{i // 15}\n" for i, (a, b) in enumerate(X[:, :2])]
+    (tmp_path / "rows.csv").write_text("id,a,b,class\n" + "".join(lines))
+    words = ["learn", str(tmp_path / "rows.csv"), "--label", "class", "--method", "euclidean"]
+    assert main([*words, "-o", str(tmp_path / "m.metric")]) == 0
+    assert "column 'id' numbers the rows" in "".join(capsys.readouterr())
+
+
+@dataclass(frozen=True)
+class Locked(mf.Kernel):
+    """A kernel that cannot be pickled."""
+
+    lock: object = None
+
+    def block(self, X, Y):
+        return np.asarray(X @ Y.T)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
+def test_a_closed_client_and_a_kernel_that_cannot_be_sent_are_refused():
+    from distributed import Client, LocalCluster
+
+    local = LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0")
+    with local, Client(local) as client:
+        with pytest.raises(InputError, match="Locked"):
+            mf.learn(X, Y, method="krca", kernel=Locked(threading.Lock()), rank=5)
+        client.close()
+        with contextlib.suppress(InputError):
+            mf.learn(X, Y, method="krca", rank=5)
+
+
+def test_an_update_changes_no_bit_of_the_old_metric():
+    """The factor of the old metric was unpacked by the update, and then solved in another order."""
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        rows = rng.normal(size=(9, 3))
+        metric = mf.learn(
+            rows, mf.Chunklets(np.arange(9) // 2), method="krca", kernel="rbf", epsilon=1e-9, rank="exact"
+        )
+        before = metric.distance(rows[:3])
+        metric.update(rng.normal(size=(40, 3)), mf.Chunklets(np.arange(40) // 2))
+        np.testing.assert_array_equal(metric.distance(rows[:3]), before)
+
+
+def test_a_direction_along_which_rows_differ_by_rounding_is_no_base():
+    line = np.outer(np.linspace(0, 1, 9), RNG.normal(size=21)) + RNG.normal(size=21)
+    triplets = mf.Triplets.from_labels(np.arange(9) // 3, n_triplets=60, seed=0)
+    metric = mf.learn(line, triplets, method="lpdesign", bases="weak+directions")
+    D = metric.distance(line)
+    np.testing.assert_allclose(metric.paired_distance(line, line[::-1]), D[np.arange(9), 8 - np.arange(9)], atol=1e-6)
+
+
+def test_equal_rows_are_neighbours_at_distance_zero():
+    """k(x, x) + k(y, y) − 2k(x, y) of a block rounds in another order than that of a pair."""
+    metric = mf.learn(X, Y, method="euclidean", kernel=mf.kernels.RBF(1000.0, base=mf.kernels.Polynomial(7)))
+    assert metric.neighbors(X.copy(), k=1)[1].max() == 0
+
+
+def test_features_that_lose_their_digits_are_noted():
+    said = mf.learn(X, Y, method="krca", kernel=mf.kernels.Laplacian(1e-12)).report.notes
+    assert any("digits" in note for note in said)
+    assert not any("digits" in note for note in mf.learn(X, Y, method="krca", kernel="rbf").report.notes)
+
+
+@pytest.mark.parametrize("cut", [1, 31])
+def test_a_file_cut_inside_its_digest_is_refused_also_with_a_new_digest(tmp_path, cut):
+    path = tmp_path / "m.metric"
+    mf.learn(X, Y, method="euclidean").save(path)
+    content = path.read_bytes()[:-cut]
+    path.write_bytes(content + hashlib.sha256(content).digest())
+    with pytest.raises(ModelFileError):
+        mf.load(path)

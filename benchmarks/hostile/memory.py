@@ -22,25 +22,17 @@ from metricforge import kernels as k
 
 from .rows import Rng
 from .trial import Trial, Verdict
+from .verbs import CALLS as VERBS
+from .verbs import Call, labels, points, sized
 
 BUDGET = 100_000_000
 SLACK = 30_000_000
 """Heap fragmentation and buffers of BLAS."""
-Call = Callable[[int], Callable[[], Any]]
-"""Takes a number of rows, creates the arguments and returns the call to measure."""
-
-
-def _points(n: int, d: int = 20) -> Any:
-    return np.random.default_rng(0).normal(size=(n, d))
-
-
-def _labels(n: int) -> Any:
-    return np.arange(n) % 3
 
 
 def _learn(method: str, n: int, d: int = 20, **options: Any) -> Call:
     def make(size: int) -> Callable[[], Any]:
-        X, y = _points(size, d), _labels(size)
+        X, y = points(size, d), labels(size)
         return lambda: mf.learn(X, y, method=method, **options)
 
     make.n = n  # type: ignore[attr-defined]
@@ -51,173 +43,165 @@ def _used(n: int, method: str, use: Callable[[Any, Any], Any], *, rows: int = 60
     """Learn from few rows, use on many."""
 
     def make(size: int) -> Callable[[], Any]:
-        metric = mf.learn(_points(min(rows, size), d), _labels(min(rows, size)), method=method, **options)
-        A = _points(size, d)
+        metric = mf.learn(points(min(rows, size), d), labels(min(rows, size)), method=method, **options)
+        A = points(size, d)
         return lambda: use(metric, A)
 
     make.n = n  # type: ignore[attr-defined]
     return make
 
 
-def _made(n: int) -> Callable[[Callable[[int], Callable[[], Any]]], Call]:
-    def mark(make: Any) -> Call:
-        make.n = n
-        return make  # type: ignore[no-any-return]
-
-    return mark
-
-
-@_made(1500)
+@sized(1500)
 def _update(size: int) -> Callable[[], Any]:
-    metric = mf.learn(_points(size), np.arange(size) // 2, method="krca")
-    X, y = _points(size), np.arange(size) // 2
+    metric = mf.learn(points(size), np.arange(size) // 2, method="krca")
+    X, y = points(size), np.arange(size) // 2
     return lambda: metric.update(X, mf.Chunklets(y))
 
 
-@_made(4000)
+@sized(4000)
 def _precomputed(size: int) -> Callable[[], Any]:
-    X = _points(size)
+    X = points(size)
     K = X @ X.T
-    return lambda: mf.learn(K, _labels(size), method="krca", kernel=k.Precomputed())
+    return lambda: mf.learn(K, labels(size), method="krca", kernel=k.Precomputed())
 
 
-@_made(40_000)
+@sized(40_000)
 def _closed(size: int) -> Callable[[], Any]:
     pairs = mf.Pairs([(i, i + 1) for i in range(size - 1)], n=size)
     return pairs.closed
 
 
-@_made(2_000_000)
+@sized(2_000_000)
 def _from_labels(size: int) -> Callable[[], Any]:
-    y = _labels(size)
+    y = labels(size)
     return lambda: mf.Pairs.from_labels(y)
 
 
-@_made(2_000_000)
+@sized(2_000_000)
 def _to_triplets(size: int) -> Callable[[], Any]:
-    labels = mf.Labels(_labels(size))
-    return lambda: labels.to(mf.Triplets)
+    given = mf.Labels(labels(size))
+    return lambda: given.to(mf.Triplets)
 
 
-@_made(300_000)
+@sized(300_000)
 def _kmeans(size: int) -> Callable[[], Any]:
-    Z = _points(size, 5)
+    Z = points(size, 5)
     return lambda: mf.tasks.constrained_kmeans(Z, min(60, size), n_init=1, max_iter=3)
 
 
-@_made(20_000)
+@sized(20_000)
 def _linked_kmeans(size: int) -> Callable[[], Any]:
-    Z = _points(size, 5)
+    Z = points(size, 5)
     pairs = mf.Pairs((), np.stack([np.arange(0, size - 1, 2), np.arange(1, size, 2)], axis=1), n=size)
     return lambda: mf.tasks.constrained_kmeans(Z, min(200, size // 2), pairs, n_init=1, max_iter=2)
 
 
-@_made(8000)
+@sized(8000)
 def _alignment(size: int) -> Callable[[], Any]:
-    Z, y = _points(size, 5), _labels(size)
+    Z, y = points(size, 5), labels(size)
     return lambda: mf.tasks.alignment(y, Z=Z)
 
 
-@_made(20_000)
+@sized(20_000)
 def _retrieval(size: int) -> Callable[[], Any]:
-    X, y = _points(size, 5), _labels(size)
+    X, y = points(size, 5), labels(size)
     return lambda: mf.tasks.retrieval_auc(k.RBF(0.1), X, y, queries=np.arange(min(300, size)))
 
 
-@_made(300_000)
+@sized(300_000)
 def _triplet_accuracy(size: int) -> Callable[[], Any]:
-    X, triplets = _points(2000, 50), mf.Triplets.from_labels(_labels(2000), n_triplets=size)
+    X, triplets = points(2000, 50), mf.Triplets.from_labels(labels(2000), n_triplets=size)
     return lambda: mf.tasks.triplet_accuracy(k.RBF(0.1), X, triplets)
 
 
-@_made(8000)
+@sized(8000)
 def _eigen(size: int) -> Callable[[], Any]:
     A = sparse.random_array((size, size), density=5 / size, rng=np.random.default_rng(0), format="csr")
     A = A + A.T
     return lambda: mf.eigen.top(A, min(1200, size // 2), tol=1e-2)
 
 
-@_made(3000)
+@sized(3000)
 def _eigen_dense(size: int) -> Callable[[], Any]:
-    A = _points(size, size)
+    A = points(size, size)
     A = A + A.T
     return lambda: mf.eigen.top(A, 4)
 
 
-@_made(40_000)
+@sized(40_000)
 def _search(size: int) -> Callable[[], Any]:
-    X = _points(size, 30)
+    X = points(size, 30)
     return lambda: mf.neighbors.search(X, 10)
 
 
-@_made(40_000)
+@sized(40_000)
 def _search_sparse(size: int) -> Callable[[], Any]:
     X = sparse.random_array((size, 3000), density=0.002, rng=np.random.default_rng(0), format="csr")
     return lambda: mf.neighbors.search(X, 5, queries=X[:500])
 
 
-@_made(2_000_000)
+@sized(2_000_000)
 def _graph(size: int) -> Callable[[], Any]:
     indices = np.random.default_rng(0).integers(0, size, size=(size, 5))
     indices = np.where(indices == np.arange(size)[:, None], (indices + 1) % size, indices)
     return lambda: mf.neighbors.graph(indices)
 
 
-@_made(3000)
+@sized(3000)
 def _project(size: int) -> Callable[[], Any]:
-    A = _points(size, size)
+    A = points(size, size)
     A = A + A.T
     return lambda: mf.psd.project(A)
 
 
-@_made(30_000)
+@sized(30_000)
 def _represent(size: int) -> Callable[[], Any]:
-    X = _points(size)
+    X = points(size)
     return lambda: mf.space.represent(k.RBF(0.01), X, 400).features
 
 
-@_made(12_000)
+@sized(12_000)
 def _rule(size: int) -> Callable[[], Any]:
-    X, y = _points(size, 5), _labels(size)
+    X, y = points(size, 5), labels(size)
     metric = mf.learn(X[:400], y[:400], method="kcr", rank=40)
     rule = mf.tasks.KernelRule(metric, radius=1.0).fit(X, y)
     return lambda: rule.predict_proba(X)
 
 
-@_made(40_000)
+@sized(40_000)
 def _learner(size: int) -> Callable[[], Any]:
-    X, y = _points(size), _labels(size)
+    X, y = points(size), labels(size)
     return lambda: mf.MetricLearner("krca", rank=200, random_state=0).fit(X, y).transform(X)
 
 
-@_made(6000)
+@sized(6000)
 def _strings(size: int) -> Callable[[], Any]:
     rng = np.random.default_rng(0)
     words = ["".join(rng.choice(list("ACDEFGHIKL"), size=60)) for _ in range(size)]
-    return lambda: mf.learn(words, _labels(size), method="krca", kernel=k.Spectrum(3).normalized(), rank=200)
+    return lambda: mf.learn(words, labels(size), method="krca", kernel=k.Spectrum(3).normalized(), rank=200)
 
 
-@_made(200_000)
+@sized(200_000)
 def _sparse_fit(size: int) -> Callable[[], Any]:
     X = sparse.random_array((size, 500), density=0.01, rng=np.random.default_rng(0), format="csr")
-    return lambda: mf.learn(X, _labels(size), method="krca", kernel=k.Linear())
+    return lambda: mf.learn(X, labels(size), method="krca", kernel=k.Linear())
 
 
-@_made(3_000_000)
+@sized(3_000_000)
 def _sparse_wide(size: int) -> Callable[[], Any]:
     X = sparse.random_array((200, size), density=1e-5, rng=np.random.default_rng(0), format="csr")
-    y = _labels(200)
+    y = labels(200)
     return lambda: mf.learn(X, y, method="euclidean", kernel=k.Linear()).distance(X)
 
 
-@_made(20_000)
+@sized(20_000)
 def _manhattan(size: int) -> Callable[[], Any]:
-    metric = mf.learn(_points(500), _labels(500), method="euclidean", kernel=k.Laplacian("median"))
-    A = _points(size)
+    metric = mf.learn(points(500), labels(500), method="euclidean", kernel=k.Laplacian("median"))
+    A = points(size)
     return lambda: metric.neighbors(A, k=3)
 
 
-@_made(200_000)
+@sized(200_000)
 def _csv(size: int) -> Callable[[], Any]:
     from metricforge.cli import main
 
@@ -228,17 +212,17 @@ def _csv(size: int) -> Callable[[], Any]:
     return lambda: main(["learn", str(path), "--label", "class", "--method", "euclidean", "-o", out])
 
 
-@_made(60_000)
+@sized(60_000)
 def _save(size: int) -> Callable[[], Any]:
     path = Path(os.environ["HOSTILE_FOLDER"]) / "big.metric"
-    metric = mf.learn(_points(size, 60), _labels(size), method="euclidean")
+    metric = mf.learn(points(size, 60), labels(size), method="euclidean")
     return lambda: (metric.save(path), mf.load(path))
 
 
-@_made(3000)
+@sized(3000)
 def _mixture(size: int) -> Callable[[], Any]:
     made = k.Mixture([k.RBF(0.1 * i) for i in range(1, 6)], [1.0] * 5)
-    X = _points(size)
+    X = points(size)
     return lambda: made(X)
 
 
@@ -307,9 +291,9 @@ CALLS: dict[str, Call] = {
 
 
 def _from_kind(method: str, kind: str) -> Call:
-    @_made(6000)
+    @sized(6000)
     def make(size: int) -> Callable[[], Any]:
-        X, y = _points(size), _labels(size)
+        X, y = points(size), labels(size)
         hints: dict[str, Callable[[], Any]] = {
             "Pairs": lambda: mf.Pairs.from_labels(y, n_pairs=size),
             "Chunklets": lambda: mf.Chunklets(np.arange(size) // 3),
@@ -326,6 +310,7 @@ def _from_kind(method: str, kind: str) -> Call:
 
 KINDS = ("Pairs", "Chunklets", "Triplets", "Quadruplets", "Targets")
 CALLS |= {f"learn {e.name} from {kind}": _from_kind(e.name, kind) for e in mf.methods() for kind in KINDS}
+CALLS |= VERBS
 
 
 def attack(trial: Trial, rng: Rng, number: int) -> None:

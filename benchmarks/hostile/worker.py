@@ -73,7 +73,7 @@ PARTS = {
     "invariances": Part(600),
     "files": Part(10_000),
     "tables": Part(500),
-    "memory": Part(128, 120, numbered=True, alone=True),
+    "memory": Part(158, 120, numbered=True, alone=True),
     "faults": Part(60, 180, numbered=True, alone=True),
     "soak": Part(1, 1800, numbered=True, alone=True),
 }

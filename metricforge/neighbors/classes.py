@@ -78,6 +78,8 @@ def _inside(Z: Any, rows: Array, asked: Array, k: int) -> Found:
 
 BLOCK = 1024
 """Rows on each side of a block of distances: 4 MB, which fits the caches."""
+LARGEST = 1e38
+"""A radius that includes every row, which still fits float32."""
 EXACT = 65_536
 """Pairs whose distances are computed again in float64 at a time."""
 
@@ -116,7 +118,7 @@ def other_classes_within(Z: Array, codes: Array, radius: Array) -> Iterator[tupl
     left = np.column_stack([low, norms, np.ones_like(norms)])
     right = np.column_stack([-2 * low, np.ones_like(norms), norms])
     # what float32 may have lost is decided in float64
-    reach = (radius / unit**2 + 2e-5 * float(norms.max(initial=0))).astype(np.float32)
+    reach = np.minimum(radius / unit**2 + 2e-5 * float(norms.max(initial=0)), LARGEST).astype(np.float32)
     starts = np.arange(0, len(order), BLOCK)
     for a in starts:
         I = slice(a, a + BLOCK)  # noqa: E741

@@ -221,7 +221,10 @@ def percentile_bounds(X: Array, most: int = 1000) -> Array:
         X = X[np.random.default_rng(0).choice(len(X), most, replace=False)]
     if len(X) < 2:
         raise InputError("X: fewer than 2 different rows (one sample), so there is no distance to learn from")
-    squared = np.concatenate([np.square(X[row + 1 :] - X[row]).sum(axis=1) for row in range(len(X) - 1)])
+    with np.errstate(over="ignore"):
+        squared = np.concatenate([np.square(X[row + 1 :] - X[row]).sum(axis=1) for row in range(len(X) - 1)])
+    if not np.isfinite(squared).all():
+        raise InputError("X: some squared distances overflow; rescale X, for instance with StandardScaler")
     near, far = np.percentile(squared, [5, 95])
     tiny = np.finfo(float).tiny
     return np.array([max(near, tiny), max(far, tiny)])

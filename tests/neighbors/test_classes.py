@@ -41,10 +41,11 @@ def test_a_query_behind_its_duplicates_is_left_out_all_the_same():
     np.testing.assert_array_equal(found.other[0], [[5]])
 
 
+@pytest.mark.parametrize("unit", [1.0, 1e25])  # 1e25: squares overflow in float32, in which pairs are sought
 @pytest.mark.parametrize("n", [1, 50, 1500])  # 1500: more than one block
-def test_rows_of_other_classes_within_a_radius(n, rng):
-    Z, codes = rng.normal(size=(n, 5)) + 1e3, rng.integers(4, size=n)
-    radius = rng.uniform(-0.2, 3, size=n)
+def test_rows_of_other_classes_within_a_radius(n, unit, rng):
+    Z, codes = unit * (rng.normal(size=(n, 5)) + 1e3), rng.integers(4, size=n)
+    radius = unit**2 * rng.uniform(-0.2, 3, size=n)
     found = [np.empty((3, 0))] + [np.stack(part) for part in other_classes_within(Z, codes, radius)]
     i, j, squared = np.concatenate(found, axis=1)
     D = np.square(Z[:, None] - Z[None]).sum(-1)
