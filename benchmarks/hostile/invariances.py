@@ -108,7 +108,9 @@ def draw(rng: Rng) -> Setting:
     if content == "timestamps" and method == "simplenpkl":
         content = "offset"  # integers have ties among neighbours, which depend on the order of rows
     if content == "half zeros":
-        X[rng.random(X.shape) < 0.5] = 0
+        zero = rng.random(X.shape) < 0.5
+        zero[zero.sum(axis=1) > d - 2] = False  # so that no two rows are equal, or have the same neighbours by a tie
+        X[zero] = 0
     elif content == "timestamps":
         X = np.column_stack([1.7e9 + rng.integers(0, 3, size=n), rng.integers(0, 2, size=(n, d))]).astype(float)
     elif content == "offset":

@@ -300,6 +300,11 @@ class Standardized(ComparedByContent, Transformed):
     def __post_init__(self) -> None:
         check_on_vectors(self.kernel, "kernel")
         one_of(self.by, "by", ("std", "range"))
+        for name, value in (("mean", self.mean), ("spread", self.spread)):
+            if value is not None and not _is_row(value):
+                raise InputError(f"{name} must be a finite number for each column, as resolve measures it")
+        if self.mean is not None and (self.spread is None or self.mean.shape != self.spread.shape):
+            raise InputError("mean and spread must have one number for each column")
 
     def __repr__(self) -> str:
         by = "" if self.by == "std" else f", by={self.by!r}"
@@ -369,6 +374,11 @@ class Standardized(ComparedByContent, Transformed):
                 "kernel Standardized() has no mean and spread yet; call kernel.resolve(X), or pass it to mf.learn"
             )
         return self.spread
+
+
+def _is_row(value: Any) -> bool:
+    plain = isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "iuf"
+    return plain and bool(np.isfinite(value).all())
 
 
 def _smallest_and_range(X: Any) -> tuple[Array, Array]:

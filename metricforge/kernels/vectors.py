@@ -72,6 +72,10 @@ class RateKernel(Kernel):
         """Return ones."""
         return np.ones(_rows.count(X), dtype=_rows.float_dtype(X))
 
+    def _rate(self, D: Array) -> float:
+        """Return γ, at most the largest number of the precision of D: infinity times a distance of 0 is NaN."""
+        return min(resolved(self.gamma), float(np.finfo(D.dtype).max))
+
 
 @dataclass(frozen=True)
 class RBF(RateKernel):
@@ -120,19 +124,20 @@ class RBF(RateKernel):
 
     def _decay(self, D: Array) -> None:
         with quiet():
-            D *= -resolved(self.gamma)
+            D *= -self._rate(D)
         np.exp(D, out=D)
 
     def paired(self, X: Any, Y: Any) -> Array:
         """Return exp(−γ d²(x_i, y_i))."""
         with quiet():
-            return np.exp(-resolved(self.gamma) * self._base.paired_squared_distance(X, Y))
+            D = self._base.paired_squared_distance(X, Y)
+            return np.exp(-self._rate(D) * D)
 
     def squared_distance(self, X: Any, Y: Any) -> Array:
         """Return 2 − 2 exp(−γ d²) without cancellation."""
         D = self._base.squared_distance(X, Y)
         with quiet():
-            D *= -resolved(self.gamma)
+            D *= -self._rate(D)
         np.expm1(D, out=D)
         D *= -2
         return D
@@ -140,7 +145,8 @@ class RBF(RateKernel):
     def paired_squared_distance(self, X: Any, Y: Any) -> Array:
         """Return 2 − 2 exp(−γ d²(x_i, y_i)) without cancellation."""
         with quiet():
-            return -2 * np.expm1(-resolved(self.gamma) * self._base.paired_squared_distance(X, Y))
+            D = self._base.paired_squared_distance(X, Y)
+            return -2 * np.expm1(-self._rate(D) * D)
 
 
 @dataclass(frozen=True)
@@ -158,19 +164,20 @@ class Laplacian(RateKernel):
         """Return exp(−γ ‖x − y‖₁)."""
         D = manhattan(X, Y)
         with quiet():
-            D *= -resolved(self.gamma)
+            D *= -self._rate(D)
         return np.exp(D, out=D)
 
     def paired(self, X: Any, Y: Any) -> Array:
         """Return exp(−γ ‖x_i − y_i‖₁)."""
         with quiet():
-            return np.exp(-resolved(self.gamma) * paired_manhattan(X, Y))
+            D = paired_manhattan(X, Y)
+            return np.exp(-self._rate(D) * D)
 
     def squared_distance(self, X: Any, Y: Any) -> Array:
         """Return 2 − 2 exp(−γ ‖x − y‖₁) without cancellation."""
         D = manhattan(X, Y)
         with quiet():
-            D *= -resolved(self.gamma)
+            D *= -self._rate(D)
         np.expm1(D, out=D)
         D *= -2
         return D
@@ -178,7 +185,8 @@ class Laplacian(RateKernel):
     def paired_squared_distance(self, X: Any, Y: Any) -> Array:
         """Return 2 − 2 exp(−γ ‖x_i − y_i‖₁) without cancellation."""
         with quiet():
-            return -2 * np.expm1(-resolved(self.gamma) * paired_manhattan(X, Y))
+            D = paired_manhattan(X, Y)
+            return -2 * np.expm1(-self._rate(D) * D)
 
 
 @dataclass(frozen=True)
@@ -198,7 +206,7 @@ class Cauchy(RateKernel):
     def _raised(self, D: Array) -> Array:
         """Return γ d², at most 1e300, in place where possible."""
         with quiet():
-            D *= resolved(self.gamma)
+            D *= self._rate(D)
         return np.minimum(D, 1e300 if D.dtype == np.float64 else 1e30, out=D)
 
     def paired(self, X: Any, Y: Any) -> Array:

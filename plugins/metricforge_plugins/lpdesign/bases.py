@@ -25,6 +25,8 @@ EQUALLY_NEAR = 1e-9
 """Triples whose distances differ by no more than this share are equally near."""
 SMALLEST_RANGE = 1e-10
 """The smallest range of x'v, as a share of Σ |x_f v_f|: rounding of the sum is a millionth of it."""
+LARGE_OFFSET = 1e4
+"""Coordinates whose terms are this many times their range are measured from a row instead of from 0."""
 PER_NEIGHBOURHOOD = 2
 """Directions computed from each neighbourhood."""
 BASE_BYTES = 1000
@@ -35,19 +37,22 @@ RIDGE = 0.1
 
 @dataclass(frozen=True)
 class Projected(Transformed):
-    """Another kernel on a single direction: on the coordinate x'v.
+    """Another kernel on a single direction: on the coordinate (x − o)'v.
 
     Parameters
     ----------
     kernel : Kernel on vectors
     direction : tuple of floats
         The vector v, one number per column.
+    origin : tuple of floats
+        The row o that coordinates are measured from; () means 0.  Beside a large offset, x'v would lose digits.
     """
 
     offered: ClassVar[bool] = False
 
     kernel: Kernel
     direction: tuple[float, ...] = field(kw_only=True)
+    origin: tuple[float, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         check_on_vectors(self.kernel, "kernel")
@@ -55,6 +60,10 @@ class Projected(Transformed):
         if not direction or not np.isfinite(direction).all() or not any(direction):
             raise InputError(f"direction must contain finite numbers that are not all zero, got {self.direction!r}")
         object.__setattr__(self, "direction", direction)
+        origin = tuple(float(o) for o in self.origin)
+        if origin and (len(origin) != len(direction) or not np.isfinite(origin).all()):
+            raise InputError(f"origin must contain {len(direction)} finite numbers, as the direction does")
+        object.__setattr__(self, "origin", origin)
 
     def validate(self, X: Any, name: str) -> None:
         """Raise when X has another number of columns."""
@@ -62,14 +71,22 @@ class Projected(Transformed):
             raise InputError(f"{name} has {X.shape[1]} columns, but the direction has {len(self.direction)}")
 
     def transform(self, X: Any) -> Any:
-        """Return x'v as an (n, 1) array."""
-        v = np.asarray(self.direction)[:, None]
-        return (X @ v).astype(float_dtype(X), copy=False)
+        """Return (x − o)'v as an (n, 1) array."""
+        v, o = np.asarray(self.direction)[:, None], np.asarray(self.origin)
+        if not self.origin:
+            column = X @ v
+        elif is_sparse(X):  # which cannot be shifted without becoming dense
+            column = X @ v - o @ v
+        else:
+            column = (X - o) @ v
+        return column.astype(float_dtype(X), copy=False)
 
     def affine(self, d: int) -> Array:
-        """Return the matrix of x ↦ x'v."""
+        """Return the matrix of x ↦ (x − o)'v."""
         T = np.zeros((d + 1, 2))
         T[:d, 0], T[d, 1] = self.direction, 1.0
+        if self.origin:
+            T[d, 0] = -np.dot(self.origin, self.direction)
         return T
 
 
@@ -108,13 +125,18 @@ def directed_kernels(
     """Return the base kernel on each direction (a column of ``directions``), at each width; rates as there."""
     sample = _sample(rows, seed)
     family = _Family(kernel, rows, widths, seed)
+    smallest, _ = column_range(sample)
     made: list[Kernel] = []
     for v in directions.T:
         column = dense(sample @ v[:, None])
+        extent = float(column.max() - column.min())
         # if rows differ by rounding only, blocks of another shape would compute another kernel
         size = float((abs(sample) @ np.abs(v)).max())
-        if column.max() - column.min() > SMALLEST_RANGE * size:
-            made.extend(Projected(part, direction=tuple(v)) for part in family.on(column))
+        if extent > SMALLEST_RANGE * size:
+            # a kernel with a rate depends on differences only, so that it may be measured from any row
+            shifted = isinstance(family.kernel, RateKernel) and size > LARGE_OFFSET * extent
+            origin = tuple(smallest.tolist()) if shifted else ()
+            made.extend(Projected(part, direction=tuple(v), origin=origin) for part in family.on(column))
     return made
 
 
