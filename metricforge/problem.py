@@ -426,20 +426,25 @@ _PLAIN = (str, int, bool, type(None))
 
 def _not_finite(value: Any, name: str, shared: _Shared) -> str:
     """Return the path of the first number or array inside a component that is not finite, or ''."""
-    if type(value) in _PLAIN or isinstance(value, str | int) or shared.contains(value) or is_dask(value):
+    kind = type(value)
+    if kind in _PLAIN:
         return ""
-    if isinstance(value, float):
+    if kind is float or isinstance(value, float):
         return "" if math.isfinite(value) else name
+    if isinstance(value, str | int) or shared.contains(value) or is_dask(value):
+        return ""
     if is_sparse(value):
         value = value.data
     if isinstance(value, np.ndarray | np.floating):
         new = shared.rest(np.asarray(value))
         return name if new.dtype.kind == "f" and not np.isfinite(new).all() else ""
-    inside: Iterable[tuple[Any, Any]] = [(field, getattr(value, field)) for field in _field_names(type(value))]
-    if isinstance(value, Mapping):
-        inside = value.items()
-    elif isinstance(value, list | tuple):
+    inside: Iterable[tuple[Any, Any]]
+    if isinstance(value, list | tuple):
         inside = enumerate(value)
+    elif kind is dict or isinstance(value, Mapping):
+        inside = value.items()
+    else:
+        inside = [(field, getattr(value, field)) for field in _field_names(kind)]
     for key, part in inside:
         bad = _not_finite(part, str(key), shared)
         if bad:

@@ -11,6 +11,8 @@ from metricforge.constraints import Chunklets
 from metricforge.errors import InputError
 from metricforge.rows import Array
 
+FEW_ROWS = 64
+"""Rows that are ordered without regard to memory."""
 ORDERED_ROWS = 2**16
 """Rows ordered at a time: an array of as many row numbers as there are rows may be large in a client of a cluster."""
 
@@ -52,10 +54,17 @@ def groups_of(chunklets: Chunklets) -> Groups:
     """
     codes = chunklets.codes
     sizes = np.zeros(chunklets.size, dtype=np.int64)
+    if len(codes) <= FEW_ROWS:  # a stream of small updates
+        sizes += np.bincount(codes[codes >= 0], minlength=len(sizes))
+        order = np.argsort(codes, kind="stable")
+        return _groups(order[np.append(sizes > 1, False)[codes[order]]], sizes, codes)
     for i in range(0, len(codes), ORDERED_ROWS):
         found, count = np.unique(codes[i : i + ORDERED_ROWS], return_counts=True)
         sizes[found[found >= 0]] += count[found >= 0]
-    order = _ordered(codes, sizes)
+    return _groups(_ordered(codes, sizes), sizes, codes)
+
+
+def _groups(order: Array, sizes: Array, codes: Array) -> Groups:
     singletons = int(np.count_nonzero(sizes == 1))
     if not len(order):
         raise InputError(

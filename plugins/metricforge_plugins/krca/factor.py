@@ -85,14 +85,16 @@ class Factor:
 
         return np.asarray(dtpmv(self.order, self.packed, dtpmv(self.order, self.packed, v), trans=1))
 
-    def columns_times(self, first: int, v: Array) -> Array:
-        """Return U'Uv for a vector that is 0 before ``first`` and v from there on; reads those columns of U twice."""
+    def columns_times(self, first: int, v: Array, entries: Array | None = None) -> Array:
+        """Return U'Uv, or some entries of it, for a vector that is 0 before ``first`` and v from there on."""
         from scipy.linalg.blas import dtpmv
 
-        u = np.zeros(self.order)
+        packed, u = self.packed, np.zeros(self.order)
         for j, weight in enumerate(v, first):
-            u[: j + 1] += weight * self.packed[j * (j + 1) // 2 : (j + 1) * (j + 2) // 2]
-        return np.asarray(dtpmv(self.order, self.packed, u, trans=1, overwrite_x=1))
+            u[: j + 1] += weight * packed[j * (j + 1) // 2 : (j + 1) * (j + 2) // 2]
+        if entries is None:
+            return np.asarray(dtpmv(self.order, packed, u, trans=1, overwrite_x=1))
+        return np.array([packed[j * (j + 1) // 2 : (j + 1) * (j + 2) // 2] @ u[: j + 1] for j in entries.tolist()])
 
     def append(self, B: Array, D: Array) -> Factor:
         """Return the factor of [[A, B'], [B, D]]; this factor is not changed.

@@ -19,7 +19,7 @@ from metricforge.space import Size, Space, explicit_width, rows_seconds, space_s
 from .chunklets import Groups, contrasts, groups_of
 from .kernel import ChunkletKernel, ScatterKernel
 from .scatter import scatter
-from .system import DIGITS, append, check_digits, check_finite, direction, factorised, gram, relative
+from .system import CHECKED_ORDER, DIGITS, append, check_digits, check_finite, direction, factorised, gram, relative
 from .weighted import WeightedKernel, covariance, limited
 
 WEIGHTS = ("equal", "total")
@@ -35,6 +35,7 @@ explicit features."""
 LEAST = 1e-150
 """The smallest ε: its inverse is squared."""
 DEFINITION = "relative KKT residual ‖(Ĉ − M⁻¹)v‖ / ‖Ĉv‖ along a random v"
+UPDATED = "relative KKT residual of the new columns along a random v, at the new and at some of the other entries"
 WEIGHTED = "relative KKT residual ‖(ĈMĈ − T)v‖ / ‖Tv‖ along a random v"
 
 
@@ -195,6 +196,8 @@ class KernelRCA(Solver):
             "hold": hold,
         }
         definition = WEIGHTED if isinstance(learned, WeightedKernel) else DEFINITION
+        if isinstance(learned, ChunkletKernel) and hold == "ridge" and learned.triangle.order > CHECKED_ORDER:
+            definition = UPDATED
         return _solution(learned, objective, max(gap, earlier_gap), outcome, _notes(groups), definition)
 
 

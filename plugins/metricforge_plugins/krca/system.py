@@ -17,6 +17,8 @@ from .chunklets import contrasts
 from .factor import Factor
 from .kernel import ChunkletKernel
 
+CHECKED_ORDER, CHECKED_ENTRIES = 800, 32
+"""Beyond this order an update checks so many of the earlier entries of its residual, besides the new ones."""
 DIGITS = 6
 """Refuse a learned kernel with fewer correct digits, and add a note where distances may have fewer."""
 
@@ -102,7 +104,8 @@ def check_digits(learned: ChunkletKernel) -> None:
 def append(old: Factor, B: Array, D: Array, ridge: float, seed: int = 0) -> tuple[Factor, float, float]:
     """Return the factor of cI + Q'KQ with new rows (B, D), the change of the objective, and the residual.
 
-    The residual is that of the new columns along a random direction; it takes one more pass over the factor.
+    The residual is that of the new columns along a random direction: at all entries, or where that would take as long
+    as the rest of an update, at the new ones and some of the others.
     """
     D = D + ridge * np.eye(len(D))
     try:
@@ -113,7 +116,10 @@ def append(old: Factor, B: Array, D: Array, ridge: float, seed: int = 0) -> tupl
     gained = new.log_determinant_from(r) - q * np.log(ridge) - (float(D.trace()) / ridge - q)
     v = direction(q, seed)
     truth = np.concatenate([B.T @ v, D @ v])
-    return new, float(gained), relative(new.columns_times(r, v), truth)
+    if r <= CHECKED_ORDER:
+        return new, float(gained), relative(new.columns_times(r, v), truth)
+    some = np.concatenate([np.arange(0, r, -(-r // CHECKED_ENTRIES)), np.arange(r, r + q)])
+    return new, float(gained), relative(new.columns_times(r, v, some), truth[some])
 
 
 def _too_small(ridge: float, scale: float) -> InputError:
