@@ -18,7 +18,6 @@ from .approximate import first_cells, pilot_rows, plan, without_itself
 from .contract import Array
 from .coordinates import Coordinates, coordinates
 from .distances import is_binary
-from .hop_chunks import HopSearch
 from .partition import Cells, cell_count, learn_cells, sample_rows
 from .refining import FEW_CELLS, Sample, refines
 from .shards import CellSearch, shard_bounds
@@ -58,6 +57,8 @@ def cells_across(X: Any, k: int, recall: float, seed: int) -> tuple[tuple[Any, A
     scheme = chooses(recall, most=FEW_CELLS if tried else None)
     home = None
     if tried and not scheme.cells:
+        from .hop_chunks import HopSearch
+
         home, sizes, shards = _homes(X, cells, place)
         sample = Sample(chosen, distances[:, k - 1], k, recall)
         found = HopSearch(cells, place, first_cells(chooses), k, sizes, shards).refined(X, home, sample)
