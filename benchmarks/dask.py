@@ -55,7 +55,7 @@ def run(quick: bool = False) -> Table:
         f"best of {repeats} turns of NumPy, one worker and two workers; wall time, and CPU time of the worker; one "
         f"BLAS thread in every process, {os.cpu_count()} cores for client, scheduler and workers",
         "Gram: row sums of the n × n Gaussian Gram matrix, d = 32, a block of 50 MB at a time; features: column sums "
-        "of 256 landmark features, d = 32, eight chunks; graph: exact 10 nearest neighbours, d = 32, two chunks",
+        "of 256 landmark features, d = 32, eight chunks; graph: exact 10 nearest neighbours, d = 32, four chunks",
     ]
     return table
 
@@ -168,7 +168,7 @@ def graph(n: int) -> tuple[str, int, Callable[[], Any], Any]:
     X = data(n)
 
     def prepare(client: Any) -> Callable[[], Any]:
-        lazy = placed(client, X, n // 2)
+        lazy = placed(client, X, n // 4)
         turns = count()
         return lambda: gathered(neighbors.search(lazy, 10, method="exact", seed=next(turns))[0])
 
