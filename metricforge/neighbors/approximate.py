@@ -133,7 +133,7 @@ def cell_search(X: Any, Q: Any, k: int, own: Array | None, recall: float, seed: 
     homes = cells.nearest(place(place.rows(X[near.ravel()])), 1)[:, 0].reshape(near.shape)
     placed, rows = place(place.rows(Q[chosen])), place.rows(X)
     chooses = partial(plan, cells, placed, homes, distances, k, many=True)
-    tried = own is not None and refines(X, cells, binary=binary)
+    tried = own is not None and refines(X, n, cells, binary=binary)
     scheme = chooses(recall, most=FEW_CELLS if tried else None)
     home = None
     if tried and not scheme.cells:

@@ -53,7 +53,7 @@ def cells_across(X: Any, k: int, recall: float, seed: int) -> tuple[tuple[Any, A
     near, distances = without_itself(near, distances, chosen)
     homes = cells.nearest(placed(near.ravel()), 1)[:, 0].reshape(near.shape)
     chooses = partial(plan, cells, placed(chosen), homes, distances, k, many=True)
-    tried = refines(X._meta, cells, binary=binary)
+    tried = refines(X._meta, n, cells, binary=binary)
     scheme = chooses(recall, most=FEW_CELLS if tried else None)
     home = None
     if tried and not scheme.cells:

@@ -68,9 +68,10 @@ class Sample:
         return float((other if len(other) else shares).mean())
 
 
-def refines(X: Any, cells: Cells, *, binary: bool) -> bool:
-    """Return whether passes are tried for these rows where FEW_CELLS do not suffice."""
-    return not binary and not is_sparse(X) and X.shape[1] <= COLUMNS and cells.count >= 4 * FEW_CELLS
+def refines(X: Any, n: int, cells: Cells, *, binary: bool) -> bool:
+    """Return whether passes are tried for n rows like those of X where FEW_CELLS do not suffice."""
+    dense = not binary and not is_sparse(X) and X.shape[1] <= COLUMNS
+    return dense and cells.count >= 4 * FEW_CELLS and n < 2**31  # positions are int32
 
 
 def list_width(k: int) -> int:
@@ -94,7 +95,8 @@ def fits_single(X: Array, centre: Array) -> bool:
 def refined(X: Array, cells: Cells, home: Array, first: int, sample: Sample) -> tuple[Found, float] | None:
     """Return the lists of all rows and their estimated recall, or None where passes do not reach it.
 
-    ``home`` has the cell of each row; ``first`` is the number of cells searched for the first lists.
+    ``home`` has the cell of each row; ``first`` is the number of cells searched for the first lists.  Of rows at the
+    same distance, not all of which fit into a list, those compared first are kept.
 
     Notes
     -----
