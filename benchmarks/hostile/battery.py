@@ -15,6 +15,8 @@ from .trial import Trial, Verdict, finite
 ROUNDING_NOTE = re.compile("digit|rounding|precision|cancel", re.IGNORECASE)
 INDEFINITE_NOTE = re.compile("semidefinite|indefinite|negative|not a kernel|no kernel|no embedding|psd", re.IGNORECASE)
 """Terms by which a note mentions rounding, or that the learned kernel is not PSD."""
+ROUNDED = 8
+"""Rounding of a coordinate of size sqrt(k(x, x)), in units of the precision: no distance is known better."""
 STATUSES = {str(s) for s in mf.Status}
 
 
@@ -75,6 +77,7 @@ def check_metric(
     if not trial.check(finite(K), Verdict.NAN, "the kernel is not finite"):
         return D
     scale = float(np.abs(K).max(initial=0))
+    tol += ROUNDED * float(np.finfo(np.float32 if single else np.float64).eps) * float(np.sqrt(scale))
     check_psd(trial, K, notes, psd=psd, single=single)
 
     back = np.arange(n)[::-1]

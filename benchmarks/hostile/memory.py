@@ -318,6 +318,7 @@ def attack(trial: Trial, rng: Rng, number: int) -> None:
     from .worker import peak_memory, reset_peak
 
     name = list(CALLS)[number % len(CALLS)]
+    usual = os.environ["METRICFORGE_MEMORY"]
     os.environ["HOSTILE_FOLDER"] = str(trial.folder)
     make = CALLS[name]
     size = make.n  # type: ignore[attr-defined]
@@ -339,6 +340,7 @@ def attack(trial: Trial, rng: Rng, number: int) -> None:
             if growth > BUDGET + SLACK:
                 trial.find(Verdict.BUDGET, name, f"{growth / 1e6:.0f} MB where {BUDGET / 1e6:.0f} are allowed")
             os.environ.pop("HOSTILE_FOLDER")
+            os.environ["METRICFORGE_MEMORY"] = usual
     del answer
 
 

@@ -39,7 +39,7 @@ def parse_bytes(text: str) -> int:
 
 def show_bytes(size: int) -> str:
     """Return an amount of memory as text, in MB or GB."""
-    return f"{size / 1e9:.1f} GB" if size >= 10**8 else f"{size / 1e6:.2g} MB"
+    return f"{size / 1e9:.1f} GB" if size >= 10**9 else f"{size / 1e6:.3g} MB"
 
 
 def check_memory(needed: int, what: str, repair: str) -> None:

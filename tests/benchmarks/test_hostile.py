@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 
 import pytest
 
 from benchmarks.hostile import bounded
 from benchmarks.hostile.trial import GOOD, Outcome, Verdict
-from benchmarks.hostile.worker import Worker
+from benchmarks.hostile.worker import PARTS, Worker
 
 
 @pytest.mark.parametrize(("part", "cases"), [("api", 200), ("files", 200), ("tables", 24), ("certificates", 20)])
@@ -29,3 +30,16 @@ def test_a_case_depends_on_its_name_only():
     assert isinstance(found[0], Outcome)
     assert found[0].description == found[1].description
     assert found[0].verdict == found[1].verdict
+
+
+@pytest.mark.parametrize(("part", "listed"), [("memory", "CALLS"), ("faults", "SCENARIOS")])
+def test_a_full_run_goes_through_the_whole_list(part, listed):
+    module = import_module(f"benchmarks.hostile.{part}")
+    assert PARTS[part].cases >= len(getattr(module, listed))
+
+
+def test_a_soak_fits_as_often_as_it_says():
+    with Worker("soak") as worker:
+        outcome = worker.run(0, 1)
+    assert outcome.verdict == Verdict.OK, outcome.findings
+    assert outcome.figures["fits of the soak"] >= 98

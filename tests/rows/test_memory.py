@@ -32,7 +32,7 @@ def test_the_budget_is_the_environments_or_half_of_what_is_free(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("size", "text"), [(0, "0 MB"), (1500, "0.0015 MB"), (99_000_000, "99 MB"), (10**8, "0.1 GB"), (2**34, "17.2 GB")]
+    ("size", "text"), [(0, "0 MB"), (1500, "0.0015 MB"), (99_000_000, "99 MB"), (10**8, "100 MB"), (2**34, "17.2 GB")]
 )
 def test_sizes_as_text(size, text):
     assert memory.show_bytes(size) == text
