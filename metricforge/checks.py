@@ -57,9 +57,7 @@ def number_or(value: Any, name: str, others: Sequence[str | None], **bounds: Unp
 
 def numbers(values: Any, name: str, **bounds: Unpack[Bounds]) -> tuple[float, ...]:
     """Return a non-empty list, tuple or array of numbers, each of which passes `number`, as a tuple of floats."""
-    import numpy as np
-
-    given = tuple(values) if isinstance(values, list | tuple | np.ndarray) else ()
+    given = tuple(values) if _is_list(values) else ()
     if not given or not all(_within(value, bounds) for value in given):
         raise wrong(name, f"a list, each entry {_describe(bounds)}", values)
     return tuple(float(value) for value in given)
@@ -67,9 +65,7 @@ def numbers(values: Any, name: str, **bounds: Unpack[Bounds]) -> tuple[float, ..
 
 def rows_of_numbers(values: Any, name: str) -> tuple[tuple[float, ...], ...]:
     """Return a non-empty list or array of rows of numbers, as tuples of floats."""
-    import numpy as np
-
-    if not isinstance(values, list | tuple | np.ndarray) or not len(values):
+    if not _is_list(values) or not len(values):
         raise wrong(name, "a list of rows of numbers", values)
     return tuple(numbers(row, name) for row in values)
 
@@ -105,10 +101,20 @@ def whole_number_or(value: Any, name: str, others: Sequence[str | None], least: 
     return found
 
 
+def _is_list(values: Any) -> bool:
+    import numpy as np
+
+    return isinstance(values, list | tuple) or (isinstance(values, np.ndarray) and values.ndim > 0)
+
+
 def _within(value: Any, bounds: Bounds) -> bool:
-    if not is_number(value) or not math.isfinite(value):
+    if not is_number(value):
         return False
-    return all(_COMPARE[side](float(value), limit) for side, limit in _limits(bounds))
+    try:
+        found = float(value)
+    except OverflowError:  # a whole number beyond 1e308
+        return False
+    return math.isfinite(found) and all(_COMPARE[side](found, limit) for side, limit in _limits(bounds))
 
 
 def _describe(bounds: Bounds) -> str:

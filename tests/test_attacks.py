@@ -386,3 +386,17 @@ def test_a_file_cut_inside_its_digest_is_refused_also_with_a_new_digest(tmp_path
     path.write_bytes(content + hashlib.sha256(content).digest())
     with pytest.raises(ModelFileError):
         mf.load(path)
+
+
+JUNK = (np.array(3.0), np.array([1.0, 2.0]), np.array(["a", "b"]), 10**400, {}, b"x", [[1], [1, 2]])
+
+
+@pytest.mark.parametrize("method", [entry.name for entry in mf.methods()])
+@pytest.mark.filterwarnings("ignore::metricforge.errors.ConvergenceWarning")
+def test_no_value_of_an_option_gives_a_raw_error(method):
+    known = [name.removeprefix("solver__") for name in mf.MetricLearner(method).get_params() if "solver__" in name]
+    bounded = {"max_iter": 3} if "max_iter" in known else {}
+    for name in known:
+        for value in JUNK:
+            with contextlib.suppress(InputError):
+                mf.learn(X[:12], Y[:12], method=method, **{**bounded, name: value})

@@ -16,6 +16,7 @@ from .rows import Rng, pick
 
 GAMMAS = ["median", "median", 0.5, 1e-3, 1e3, 1e-12, 1e12, 1e-300, 1e300, 5e-324]
 BAD_NUMBERS = [0, -1, float("nan"), float("inf"), "x", None, True, [1], 1 + 1j, np.array([1.0, 2.0])]
+BAD_NUMBERS += [np.array(3.0), np.array([]), 10**400, -(10**400), {}, object(), 1e-320, b"x"]
 
 
 class Planted(Exception):  # noqa: N818

@@ -280,7 +280,7 @@ def _indefinite(B: Array) -> bool:
 def _as_metric(M: Any) -> Array:
     try:
         A = _psd.symmetric(M)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise InputError(f"M must be a symmetric PSD matrix or a Kernel: {error}") from None
     w = np.linalg.eigvalsh(A)
     if w[-1] <= 0 or w[0] < -1e-8 * w[-1]:

@@ -68,8 +68,9 @@ class ITML(Solver):
     accepts: ClassVar[tuple[type[Constraint], ...]] = (Pairs,)
 
     def __post_init__(self) -> None:
-        number(self.gamma, "gamma", above=0, most=1e100)
-        if self.bounds != "auto" and len(numbers(self.bounds, "bounds", above=0)) != 2:
+        number(self.gamma, "gamma", least=1e-100, most=1e100)
+        automatic = isinstance(self.bounds, str) and self.bounds == "auto"  # an array compares entry by entry
+        if not automatic and len(numbers(self.bounds, "bounds", above=0)) != 2:
             raise InputError(f'bounds must be "auto" or two squared distances (u, l), got {self.bounds!r}')
         number(self.tol, "tol", above=0, most=1)
         whole_number(self.max_iter, "max_iter")

@@ -15,7 +15,7 @@ from metricforge.constraints import Constraint, Labels
 from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import RBF, Kernel, Mixture, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
-from metricforge.rows import Array
+from metricforge.rows import Array, check_memory
 from metricforge.space import (
     FeatureMap,
     LearnedKernel,
@@ -39,6 +39,8 @@ BANDWIDTHS = ("auto", "joint", "validated")
 BOUNDS = ("hinge", "logistic")
 MAXIMA = ("sum", "logsumexp")
 KERNELS = ("sum", "separate")
+NEIGHBOR_BYTES = 170
+"""Measured peak memory of a listed pair: the search, the lists, and the vectors over pairs of the descent."""
 N_PAIRS = 640_000
 """Default number of pairs: all pairs up to 800 rows."""
 GROUP, EACH = 40, 10
@@ -172,6 +174,8 @@ class KCR(Solver):
             return parts[0] if len(parts) == 1 else np.hstack(parts)
 
         if sample.pairs == "neighbors":
+            needed = NEIGHBOR_BYTES * max(2 * len(codes), sample.n_pairs)
+            check_memory(needed, f'pairs="neighbors" on {len(codes)} rows', "lower n_pairs")
             Phi = features(sample.rows)
             pairs: Compared = neighbour_lists(Phi, codes, max(2, sample.n_pairs // len(codes) - 1))
         else:
@@ -242,7 +246,7 @@ class KCR(Solver):
                 f"y has {n} classes over {n} labelled rows, one row each, so no two rows are known to be alike; "
                 "give labels that rows share (bin measured numbers into classes first)"
             )
-        most = N_PAIRS if self.n_pairs is None else int(self.n_pairs)
+        most = N_PAIRS if self.n_pairs is None else min(int(self.n_pairs), 2**62)
         pairs = self.pairs if self.pairs != "auto" else "all" if n * n <= most else "random"
         if pairs == "neighbors" and self.n_pairs is None:
             most = min(most, GROUP * n)

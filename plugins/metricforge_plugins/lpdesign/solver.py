@@ -124,7 +124,7 @@ class LPDesign(Solver):
             number(getattr(self, name), name, least=0)
         number(self.tol, "tol", above=0, below=1)
         flag(self.white, "white")
-        whole_number(self.n_directions, "n_directions")
+        whole_number(self.n_directions, "n_directions", most=10**12)
         whole_number_or(self.n_triples, "n_triples", ["auto", "all"])
         whole_number(self.max_iter, "max_iter")
 
@@ -508,7 +508,7 @@ def _as_bases(bases: Any) -> Any:
 
 
 def _as_ids(groups: Any) -> tuple[Any, ...]:
-    if isinstance(groups, str) or not hasattr(groups, "__iter__"):
+    if isinstance(groups, str) or not hasattr(groups, "__len__") or getattr(groups, "ndim", 1) != 1:
         raise InputError(f"groups must be a list of ids, one per base, or None, got {groups!r}")
     ids = tuple(g.item() if isinstance(g, np.generic) else g for g in groups)
     if not ids or not all(isinstance(g, int | str) for g in ids):
