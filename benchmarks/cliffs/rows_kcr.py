@@ -12,6 +12,9 @@ import metricforge as mf
 
 TEST = 1500
 
+KERNEL = mf.kernels.RBF("median")
+"""The default of the earlier commit; later versions also divide columns by their range, which changes the errors."""
+
 
 def vehicle(split: int) -> dict[str, Any]:
     return first_call("vehicle", 500, split)
@@ -46,7 +49,7 @@ def usps(split: int) -> dict[str, Any]:
 
 
 def first_call(name: str, rows: int, split: int) -> dict[str, Any]:
-    """Learn with the defaults of the version that runs, on standardised columns; score 1-NN and the rule."""
+    """Learn with the defaults of the version that runs but its kernel, on standardised columns; score 1-NN and rule."""
     warnings.simplefilter("ignore")
     X, y = mf.datasets.load(name)
     X = np.asarray(X, dtype=np.float64)
@@ -58,7 +61,7 @@ def first_call(name: str, rows: int, split: int) -> dict[str, Any]:
     mf.learn(small, (small[:, 0] > 0) + 0, method="kcr", max_iter=2, rank=50)  # imports and compiled loops
     mf.learn(small[:300], (small[:300, 0] > 0) + 0, method="kcr", max_iter=2, rank=50)
     started = time.process_time()
-    metric = mf.learn(X[train], y[train], method="kcr", seed=split)
+    metric = mf.learn(X[train], y[train], method="kcr", kernel=KERNEL, seed=split)
     seconds = time.process_time() - started
     report = metric.report
     details = f"{report.status}, gap {report.gap / report.objective:.1e}, {report.n_iter} steps, {report.rank} features"

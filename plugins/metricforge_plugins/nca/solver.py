@@ -12,7 +12,7 @@ from metricforge.constraints import Constraint, Labels
 from metricforge.errors import InputError
 from metricforge.kernels import Linear, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
-from metricforge.rows import Array, draw
+from metricforge.rows import Array
 from metricforge.space import (
     LearnedKernel,
     Size,
@@ -35,8 +35,8 @@ STEPS = 15
 """Steps between two searches for neighbours."""
 COVERED = 0.9
 """The share of the sum over all rows that the neighbours must hold; below it, steps compare all pairs."""
-SAMPLE = 1000
-"""Rows on which the first steps compare all pairs, where there are more than twice as many."""
+EXACT_STEPS = 5
+"""The same where steps compare all pairs: the neighbours soon hold enough."""
 MOST_STEPS, LEAST_STEPS = 300, 45
 """The largest and the smallest number of steps that max_iter="auto" stands for."""
 MEMORY = 10
@@ -53,9 +53,9 @@ class NCA(Solver):
         Σ_i Σ_{j of the class of i} p_ij − ρ‖L‖².
 
     L-BFGS from the base metric.  Beyond 500 rows, steps compare a row with its 100 nearest, which are searched anew
-    every 15 steps; while these hold less than 0.9 of Σ_j exp(−d_ij), steps compare all pairs, of 1,000 rows where there
-    are more than 2,000.  The result is measured over all pairs.  The problem is not convex: the certificate is the norm
-    of the gradient, and another start may end elsewhere.
+    every 15 steps; while these hold less than 0.9 of Σ_j exp(−d_ij), steps compare all pairs.  The result is measured
+    over all pairs.  The problem is not convex: the certificate is the norm of the gradient, and another start may end
+    elsewhere.
 
     Cost: O(n² r) for each search of neighbours, O(100 n r + n r m) a step; memory 16 n m bytes and 16 MB.
 
@@ -69,8 +69,8 @@ class NCA(Solver):
         Stop when a round of steps gains less than this share of the objective, or the gradient of the mean accuracy
         times the norm of L is this small.
     max_iter : "auto" or int
-        The largest number of steps.  "auto" is 300, or as many as 4 forecast CPU seconds allow, at least 45: 300 for
-        3,000 rows of 10 features, about 60 for 3,000 of 100.
+        The largest number of steps.  "auto" is 300, or as many as 4 forecast CPU seconds allow, at least 45: 300
+        for 2,000 rows of 10 features, 45 for 3,000 of 100.
     start : (r, m) nested tuple or array, optional
         L to start from, on the m features; not together with ``n_components``.
 
@@ -147,33 +147,20 @@ def _ascend(softmax: Softmax, L: Array, tol: float, max_iter: int, problem: Prob
         state.L, state.value = L, softmax.exact(L)[0]
         state.trace = ((state.value, 0.0),)
         return state
-    part = _sample(softmax, problem.seed) if n > 2 * SAMPLE else None
     while True:
         value = softmax.search(L, min(NEIGHBOURS, n - 1))
         gain = value - state.value
         if gain > 0:
             state.L, state.value = L, value
         state.trace += ((value, gain if np.isfinite(gain) else 0.0),)
-        settled = gain <= tol * abs(value)
-        if state.n_iter >= max_iter or (settled and (part is None or softmax.coverage >= COVERED)):
+        if gain <= tol * abs(value) or state.n_iter >= max_iter:
             return state
-        if settled:  # the sample has no more to say
-            part, L = None, state.L
-            compared = softmax.exact
-        elif softmax.coverage >= COVERED:
-            compared = softmax.listed
-        else:
-            compared = softmax.exact if part is None else part.exact
-        L, steps = _steps(compared, L, min(STEPS, max_iter - state.n_iter), tol, state, problem)
+        near = softmax.coverage >= COVERED
+        compared, steps = (softmax.listed, STEPS) if near else (softmax.exact, EXACT_STEPS)
+        L, steps = _steps(compared, L, min(steps, max_iter - state.n_iter), tol, state, problem)
         state.n_iter += steps
         if steps == 0:
             return state
-
-
-def _sample(softmax: Softmax, seed: int) -> Softmax:
-    """Return the objective on some of the rows."""
-    rows = draw(len(softmax.F), SAMPLE, seed)
-    return Softmax(softmax.F[rows], softmax.codes[rows], softmax.penalty * len(rows) / len(softmax.F))
 
 
 def _steps(function: Any, L: Array, steps: int, tol: float, state: State, problem: Problem) -> tuple[Array, int]:
@@ -212,9 +199,8 @@ def _forecast(n: int, m: int, r: int) -> tuple[float, float]:
     if n <= EXACT:
         return 1e-9 * (whole + products + vectors), 2e-9 * whole
     search = n**2 * (18 + 0.05 * r)
-    step = 1.2 * NEIGHBOURS * n * (8 + 1.2 * r) + search / STEPS + products + vectors
-    first = 1.2 * STEPS * min(n, SAMPLE) ** 2 * (15 + 0.15 * r)
-    return 1e-9 * step, 1e-9 * (2 * first + whole + 2 * search)
+    step = NEIGHBOURS * n * (8 + 1.2 * r) + search / STEPS + products + vectors
+    return 1e-9 * step, 1e-9 * ((EXACT_STEPS + 2) * whole + 2 * search)
 
 
 def _most_steps(n: int, m: int, r: int) -> int:
