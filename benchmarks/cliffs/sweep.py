@@ -19,6 +19,8 @@ LARGEST = 50e6
 """Cells of the largest table of the grid."""
 LIMIT = 12.0
 """CPU seconds after which a fit is stopped; tables with no fewer rows and columns are then left out."""
+LINES = (1000, 30)
+"""Rows and columns near which the lines of the grid are measured first."""
 SMALL, QUICK = (3000, 100), 5.0
 """No default fit on tables up to this size should take more CPU seconds than this."""
 
@@ -82,12 +84,21 @@ def grid(ends: tuple[int, int], step: float) -> list[int]:
 
 
 def points(step: float) -> list[tuple[int, int]]:
-    """Return the grid, a coarse one first, so that a part of it covers all sizes."""
+    """Return the grid, so ordered that a part of it covers all sizes.
+
+    The corners, the largest table that should be quick, a line along the rows and one along the columns come first.
+    """
     rows, columns = grid(ROWS, step), grid(COLUMNS, step)
+    line = min(rows, key=lambda n: abs(n - LINES[0])), min(columns, key=lambda d: abs(d - LINES[1]))
+    quick = max(n for n in rows if n <= SMALL[0]), max(d for d in columns if d <= SMALL[1])
 
     def level(i: int, j: int) -> int:
-        ends = (i in (0, len(rows) - 1) or i % 4 == 0) and (j in (0, len(columns) - 1) or j % 4 == 0)
-        return 0 if ends else 1 if i % 2 == 0 and j % 2 == 0 else 2
+        n, d = rows[i], columns[j]
+        if (n in ROWS and d in COLUMNS) or (n, d) == quick:
+            return 0
+        if n == line[0] or d == line[1]:
+            return 1
+        return 2 if i % 2 == 0 and j % 2 == 0 else 3
 
     numbered = itertools.product(enumerate(rows), enumerate(columns))
     ordered = sorted((level(i, j), n * d, n, d) for (i, n), (j, d) in numbered if n * d <= LARGEST)

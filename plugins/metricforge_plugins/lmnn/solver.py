@@ -231,7 +231,7 @@ def _bytes(size: Size) -> float:
 def _seconds(size: Size) -> float:
     """Return the forecast CPU seconds of a fit where classes overlap; see docs/scaling.md."""
     n, m = size.n, size.m
-    return rows_seconds(size) + space_seconds(size) + 1e-9 * (50 * n**2 + 350 * n * m**2)
+    return 0.015 + rows_seconds(size) + space_seconds(size) + 1e-9 * (2.5e6 * m + 50 * n**2 + 350 * n * m**2)
 
 
 METHOD = Method(

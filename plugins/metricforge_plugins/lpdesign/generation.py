@@ -126,11 +126,12 @@ class ColumnGeneration:
         self.master.penalise(gamma1, cost)
         self.best, self.upper = np.zeros(self.master.bases), float(self.times.sum())  # α = 0 is always feasible
         self.strict = True
-        lower, trace = 0.0, []
+        lower = 0.0
+        trace: list[tuple[float, float]] = []
         status = Status.ITERATION_LIMIT
         for iteration in range(1, max_iter + 1):
             try:
-                vertex = self.master.solve()
+                vertex = self.master.solve(lambda: step(len(trace), None))
             except LimitReachedError:
                 status = Status.TIME_LIMIT
                 break

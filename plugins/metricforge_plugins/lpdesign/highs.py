@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +16,8 @@ FEASIBILITY = 1e-9
 """Feasibility tolerance of HiGHS, in units of normalised bases."""
 NEGLIGIBLE = 1e-12
 """Smaller coefficients are omitted from the program; HiGHS would drop them with a warning."""
-SLICE = 2000
-"""Simplex iterations between two checks of the time and of Ctrl-C (well below a second)."""
+SLICE = 250
+"""Simplex iterations between two checks of the time and of Ctrl-C (below a second)."""
 SECONDS = 600.0
 """Time limit of one linear program."""
 
@@ -178,10 +179,11 @@ class Master:
 
     # -- solving it ----------------------------------------------------------------------------------------------
 
-    def solve(self) -> Vertex | None:
+    def solve(self, tick: Callable[[], None] = lambda: None) -> Vertex | None:
         """Return an optimal vertex, warm-started from the last one; None where no α satisfies the cuts.
 
-        The simplex method runs in slices, so that Ctrl-C and the time limit take effect between them.
+        The simplex method runs in slices, so that Ctrl-C and the time limit take effect between them; ``tick`` is
+        called after each.
 
         Raises
         ------
@@ -194,6 +196,7 @@ class Master:
         started, failures = time.monotonic(), 0
         while True:
             ran = self._highs.run()
+            tick()
             found = self._highs.getModelStatus()
             if found == status.kOptimal:
                 return self._vertex()

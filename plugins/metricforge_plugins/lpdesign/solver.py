@@ -86,7 +86,7 @@ class LPDesign(Solver):
     n_triples : "auto", "all" or int
         The largest number of distinct triples that are used; of more, a random sample.  "auto" is as many as 4 forecast
         CPU seconds allow, at least 2,000, and all of them with any cone but "nonneg": 20,000 with 30 columns, some
-        13,000 with 100.
+        11,000 with 100.
     tol : float
         Stop at this gap, relative to the objective.
     max_iter : int
@@ -233,6 +233,7 @@ class Design:
         check_memory(
             MARGINS * 8 * len(triples) * len(kernels), f"{len(triples)} triples × {len(kernels)} bases", "use fewer"
         )
+        problem.step(0, None)
         D = margins(kernels, X, triples)
         sizes = np.where(absolute > 0, absolute / n, np.maximum(D.max(axis=0), -D.min(axis=0)))
         sizes[sizes == 0] = 1.0
