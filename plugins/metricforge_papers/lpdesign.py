@@ -61,6 +61,8 @@ PROTOCOL = (
 
 PEER_SECONDS = 60
 COLUMN = {"MMC": "Xing (MMC)", "ITML": "ITML"}
+RAW, RAW_DRAWS = "Xing (MMC), rows as they are", 3
+"""Xing's metric without standardised features, and the splits on which it is tried."""
 PEER_CODE = """
 from metric_learn import ITML, MMC, SCML
 def learn(peer, z):
@@ -162,12 +164,15 @@ def figure3(run: Run) -> Result:
     todo = jobs(run)
     peers = ("MMC",) if run.quick else ("MMC", "ITML")
     theirs: dict[tuple[str, str], dict[str, Any]] = {}
+    raw: dict[tuple[str, str], dict[str, Any]] = {}
     if run.peers:
         parts = {f"{SETS[name]}-{s}": split(name, s, run.quick) for name, s in todo}
         theirs = peer_results(
             "lpdesign-quick" if run.quick else "lpdesign-quality", PEER_CODE, peers, parts, PEER_SECONDS
         )
-    if not theirs and not run.carry(list(COLUMN.values())):
+        some = {f"{SETS[n]}-{s}": split(n, s, run.quick, scaled=False) for n, s in todo if s < run.seed + RAW_DRAWS}
+        raw = peer_results("lpdesign-raw", PEER_CODE, ("MMC",), some, PEER_SECONDS)
+    if not theirs and not run.carry([*COLUMN.values(), RAW]):
         run.lack("Xing's metric and ITML: metric-learn runs in an environment of its own; ask for it with --peers")
     for name, s in run.each(todo):
         part = split(name, s, run.quick)
@@ -181,6 +186,8 @@ def figure3(run: Run) -> Result:
                 run.add(PERCENT, name, COLUMN[peer], answer["percent"])
             elif answer:
                 run.lack(f"{COLUMN[peer]} on {name}, split {s}: {answer['error'] or 'not finite'}")
+        if (found := raw.get(("MMC", f"{SETS[name]}-{s}"), {}).get("percent")) is not None:
+            run.add(PERCENT, name, RAW, found)
     at = {(cell.row, cell.column): cell for cell in run.cells()}
     compared = [name for name in found_sets(run) if (name, COLUMN["MMC"]) in at]
     columns = list(dict.fromkeys(cell.column for cell in run.cells()))
@@ -190,7 +197,9 @@ def figure3(run: Run) -> Result:
         "counts as failed and is left out.",
         claims=[order_on(run, name, at[name, COLUMN["MMC"]]) for name in compared],
         why="Where features act together (balance) weak kernels cannot follow; directions learned from the triples, "
-        "our addition, can.",
+        "our addition, can. Tested on the sets where weak kernels are not ahead: without standardised features, of "
+        "which the paper says nothing and to which weak kernels are blind, Xing's metric falls behind on housing and "
+        "pima, not on iris and ionosphere (its second column).",
         notes=[
             "The paper's statement as a whole, ahead on every set but balance, does not hold; it is judged set by set, "
             "which was decided after it had failed as one.",
@@ -272,8 +281,8 @@ def draw(y: Array, size: int, rng: np.random.Generator) -> Array:
 
 
 @cache
-def split(name: str, s: int, quick: bool = False) -> dict[str, Array]:
-    """Return standardised rows and triples of both parts."""
+def split(name: str, s: int, quick: bool = False, scaled: bool = True) -> dict[str, Array]:
+    """Return rows and triples of both parts; standardised on the training part if ``scaled``."""
     X, y = datasets.load(SETS[name])
     rng = np.random.default_rng(1000 + s)
     while True:
@@ -284,7 +293,7 @@ def split(name: str, s: int, quick: bool = False) -> dict[str, Array]:
         if (counts > 0).sum() > 1 and counts.max() > 1:
             break
     mean, spread = X[train].mean(axis=0), X[train].std(axis=0)
-    Z = (X - mean) / np.where(spread > 0, spread, 1)
+    Z = (X - mean) / np.where(spread > 0, spread, 1) if scaled else X
     sizes = (200, 200) if quick else (TRAINING, TESTING)
     return {
         "X": Z[train],
