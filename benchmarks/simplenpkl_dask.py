@@ -95,11 +95,9 @@ def run(quick: bool = False, measurements: Path | None = None, most: int = MOST)
     plan: list[tuple[int, str, str, float]] = [
         (25_000, "memory", "-", 1.0),
         (25_000, "dask", "1GB", 1.0),
-        (60_000, "memory", "-", 1.0),
-        (60_000, "dask", "2GB", 1.0),
-        (1_000_000, "memory", "-", 0.95),
-        (1_000_000, "dask", "2GB", 0.95),
-        (4_000_000, "dask", "3GB", 0.95),
+        (250_000, "memory", "-", 0.95),
+        (250_000, "dask", "2GB", 0.95),
+        (4_000_000, "dask", "4GB", 0.95),
     ]
     if quick:
         plan = [(25_000, "memory", "-", 1.0), (25_000, "dask", "1GB", 1.0)]
