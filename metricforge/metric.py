@@ -178,8 +178,9 @@ class Metric:
         k : int
         method : str or callable
             "auto": up to 2e9 pairs of rows, all are compared.  Beyond that, candidates are searched for in the
-            embedding (approximately if there are many rows) and ordered by their exact distances.  A search of
-            `metricforge.neighbors.search`, a registered one or a function always runs in the embedding.
+            embedding and ordered by their exact distances.  "cells" is approximate: among many rows it finds 95 % of
+            the nearest in a fraction of the time.  This and the other searches of `metricforge.neighbors.search`, a
+            registered one or a function always run in the embedding.
         by : {"distance", "kernel"}
             "kernel" returns the rows with the largest k(a, x), and these values, largest first; all pairs are compared.
             The two differ where the k(x, x) do: use "kernel" for scores learned from relevance.
