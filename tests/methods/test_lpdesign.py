@@ -403,10 +403,12 @@ def test_the_reported_gap_closes_and_steps_are_told():
     X, y = blobs(60)
     triplets = mf.Triplets.from_labels(y, n_triplets=3000, seed=0)
     kernel = METHOD.kernel.resolve(X)
-    gaps = []
-    problem = Problem(represent(kernel, X), triplets, 0, lambda step, total=None, **info: gaps.append(info["gap"]))
+    told = []
+    problem = Problem(represent(kernel, X), triplets, 0, lambda step, total=None, **info: told.append(info.get("gap")))
     solution = LPDesign(cone="dd").solve(problem)
+    gaps = [gap for gap in told if gap is not None]  # the others come from inside a linear program
     assert len(gaps) == solution.n_iter == len(solution.trace)
+    assert len(told) >= 2 * len(gaps)
     assert gaps[-1] <= 1e-6 * solution.objective
     assert all(b <= a + 1e-12 for a, b in pairwise(gaps))
     assert solution.report["triples_entered"] <= 3000
@@ -1225,8 +1227,8 @@ def test_a_sample_of_the_triples_is_used_where_asked_and_where_all_cost_too_much
     whole = fit(X, triplets)
     assert whole.report.triples_used == len(np.unique(triplets.triples, axis=0))
     assert whole.kernel == fit(X, triplets, n_triples="all").kernel
-    assert LPDesign().most_triples(20_000, 30) == 20_000
-    assert 8_000 < LPDesign().most_triples(20_000, 100) < 20_000
+    assert LPDesign().most_triples(10_000, 4) == 10_000
+    assert 8_000 < LPDesign().most_triples(20_000, 100) < 10_000
     assert (
         LPDesign(cone="dd").most_triples(20_000, 100) == LPDesign(n_triples="all").most_triples(20_000, 100) == 20_000
     )

@@ -329,8 +329,7 @@ def _in_blocks(problem: Problem, hints: Hints) -> _Written:
         squares, k = squares[kept], k[kept]
     width = min(map.columns, len(hints.rows))
     r = directions(len(hints.i), width)
-    weights = contrast_weights(hints.dissimilar)
-    V = _sampled_directions(problem, hints, weights, r, unit * float(np.sqrt(squares.max())))
+    V = _sampled_directions(problem, hints, None, r, unit * float(np.sqrt(squares.max())))
     coordinates, own = _projected(problem, hints, V)
     z = differences((coordinates - coordinates.mean(axis=0)) / unit, hints.i, hints.j)
     restriction = Restriction(width, r, _left_out(z, squares))
@@ -349,8 +348,11 @@ def _projected(problem: Problem, hints: Hints, V: Array) -> tuple[Array, Array]:
     return coordinates, own
 
 
-def _sampled_directions(problem: Problem, hints: Hints, weights: Array, r: int, longest: float) -> Array:
+def _sampled_directions(problem: Problem, hints: Hints, weights: Array | None, r: int, longest: float) -> Array:
     """Return the r leading eigenvectors of Σ w_t z_t z_t' over a sample of the pairs, in float32, enough for a choice.
+
+    Without weights it is the difference of the means over the two kinds, each over its pairs in the sample: a sample
+    with more of one kind would otherwise let directions of large variance in.
 
     Differences are divided by the longest first: squares overflow in float32 soon.
     """
@@ -364,7 +366,8 @@ def _sampled_directions(problem: Problem, hints: Hints, weights: Array, r: int, 
         t = chosen[part]
         difference = map.block(rows[hints.rows[hints.i[t]]]) - map.block(rows[hints.rows[hints.j[t]]])
         Z[part] = difference / longest
-    each = (weights[chosen] / np.abs(weights).max()).astype(np.float32)[:, None]
+    some = contrast_weights(hints.dissimilar[chosen]) if weights is None else weights[chosen]
+    each = (some / np.abs(some).max()).astype(np.float32)[:, None]
     if m <= DENSE_WIDTH:
         return leading_eigenvectors(Z.T @ (each * Z), r)
     return subspace_iteration(lambda X: Z.T @ (each * (Z @ X)), m, r, problem.seed)

@@ -24,10 +24,9 @@ def bases(d: int, n_directions: int, widths: int) -> int:
 def program_seconds(T: int, d: int, k: int) -> float:
     """Return the forecast CPU seconds of directions, margins and linear programs of T triples and k bases.
 
-    The linear programs are those of overlapping classes, where most triples are violated; pivots are as many as the
-    smaller of their two sides.
+    The linear programs are those of overlapping classes, where most triples are violated.
     """
-    programs = 3e-10 * k * T * float(np.sqrt(T * float(min(k, T))))
+    programs = 7e-8 * float(np.power(k, 0.65)) * T * float(np.sqrt(T))
     return 0.15 + 1e-9 * T * (40 * k + 300 * min(d, DIRECTED_COLUMNS)) + programs
 
 

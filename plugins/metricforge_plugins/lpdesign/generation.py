@@ -69,10 +69,6 @@ class ColumnGeneration:
     over α >= 0 without a condition, else over the α that satisfy it.  The program keeps its columns and its basis from
     one call of `solve` to the next.
 
-    Without a condition, the triples of the first program are a sample that is repeated until it counts as many as all.
-    Its optimum is an estimate, from which all triples that it violates are added at once: on overlapping classes those
-    are most of the triples, and adding them a tenth at a time takes three times as long.
-
     Parameters
     ----------
     margins : (T, k) array
@@ -105,11 +101,7 @@ class ColumnGeneration:
         self.best, self.upper, self.strict = self.cost, float(times.sum()), True
         self.master = Master(groups, sizes, signed=condition is not None, white=len(diagonal) > k)
         rng = np.random.default_rng(seed)
-        first = np.sort(rng.choice(T, size=min(T, self.batch), replace=False))
-        self._enter(first)
-        self.estimate = condition is None and len(first) < T
-        if self.estimate:
-            self.master.repeat(float(times.sum() / times[first].sum()))
+        self._enter(np.sort(rng.choice(T, size=min(T, self.batch), replace=False)))
         self.watched: Array | None = None
         if condition is not None:
             # dominance implies Σ K_ii >= 0, which already bounds the program; bases without a diagonal cost 0
@@ -139,13 +131,9 @@ class ColumnGeneration:
                 self.master.require(0.0)
                 grown = True
             else:
-                if not self.estimate:
-                    lower = max(lower, self.master.lower_bound(vertex, self.upper))
-                grown = self._improve(vertex.alpha, lower, tol, last=iteration == max_iter) or self.estimate
+                lower = max(lower, self.master.lower_bound(vertex, self.upper))
+                grown = self._improve(vertex.alpha, lower, tol, last=iteration == max_iter)
                 lower = min(lower, self.upper)
-            if self.estimate:
-                self.master.repeat(1.0)
-                self.estimate = False
             gap = self.upper - lower
             trace.append((self.upper, gap))
             step(iteration, None, gap=gap / self.times.sum())
@@ -194,7 +182,7 @@ class ColumnGeneration:
         """Add the most violated triples; return whether there were any."""
         short = 1.0 - self.margins @ alpha[: len(self.sizes)]
         late = np.flatnonzero(self.waiting & (short > 10 * FEASIBILITY))
-        if len(late) > self.batch and not self.estimate:
+        if len(late) > self.batch:
             late = np.sort(late[np.argpartition(-short[late], self.batch)[: self.batch]])
         self._enter(late)
         return len(late) > 0

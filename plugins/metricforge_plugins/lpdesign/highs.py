@@ -145,13 +145,6 @@ class Master:
         self._most = np.concatenate([self._most, times])
         self._is_triple = np.concatenate([self._is_triple, np.ones(len(rows), dtype=bool)])
 
-    def repeat(self, times: float) -> None:
-        """Count every triple added so far ``times`` as often as when it was added; the basis is kept."""
-        first = self.penalised * (2 if self._signed else 1)
-        columns = (first + np.flatnonzero(self._is_triple)).astype(np.int32)
-        status = self._highs.changeColsBounds(len(columns), columns, np.zeros(len(columns)), times * self._most)
-        self._ok(status, "repeating triples")
-
     def add_cuts(self, rows: Array) -> None:
         """Add the conditions a'α >= margin, each divided by its largest coefficient."""
         rows = rows / np.abs(rows).max(axis=1, keepdims=True)

@@ -85,8 +85,8 @@ class LPDesign(Solver):
     n_directions : int
     n_triples : "auto", "all" or int
         The largest number of distinct triples that are used; of more, a random sample.  "auto" is as many as 4 forecast
-        CPU seconds allow, at least 2,000, and all of them with any cone but "nonneg": 20,000 with 30 columns, some
-        11,000 with 100.
+        CPU seconds allow, at least 2,000, and all of them with any cone but "nonneg": some 15,000 with 4 columns,
+        9,000 with 100.
     tol : float
         Stop at this gap, relative to the objective.
     max_iter : int
