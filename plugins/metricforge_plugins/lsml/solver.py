@@ -180,7 +180,7 @@ def _bytes(size: Size) -> float:
 def _seconds(size: Size) -> float:
     """Return the forecast CPU seconds of a fit; see docs/scaling.md."""
     m, p = size.m, size.p
-    return rows_seconds(size) + space_seconds(size) + 1e-9 * (15 * p * m**2 + 200 * p * m + 1000 * p)
+    return rows_seconds(size) + space_seconds(size) + 1e-9 * p * (0.06 * m**3 + 15 * m**2 + 200 * m + 1000)
 
 
 METHOD = Method(

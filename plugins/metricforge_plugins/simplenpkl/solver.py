@@ -424,7 +424,7 @@ def _subset(constraint: Pairs, kept: Array) -> Pairs:
 
 def _seconds(size: Size) -> float:
     """Return the forecast CPU seconds of a fit: the graph of neighbours, and the eigenvectors; see docs/scaling.md."""
-    return rows_seconds(size) + 1e-9 * (0.21 * size.n**2 * size.d + 1e5 * size.n)
+    return rows_seconds(size) + 1e-9 * (0.21 * size.n**2 * size.d + 1.6e5 * size.n)
 
 
 def _bytes(size: Size) -> float:
