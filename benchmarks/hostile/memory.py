@@ -315,33 +315,39 @@ CALLS |= VERBS
 
 def attack(trial: Trial, rng: Rng, number: int) -> None:
     """Measure one call, chosen by ``number``."""
-    from .worker import peak_memory, reset_peak
-
     name = list(CALLS)[number % len(CALLS)]
-    usual = os.environ["METRICFORGE_MEMORY"]
-    os.environ["HOSTILE_FOLDER"] = str(trial.folder)
     make = CALLS[name]
     size = make.n  # type: ignore[attr-defined]
     trial.describe(f"{name}, {size} rows, METRICFORGE_MEMORY={BUDGET}")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        os.environ["METRICFORGE_MEMORY"] = "100GB"
-        make(200)()
-        call = make(size)
-        os.environ["METRICFORGE_MEMORY"] = str(BUDGET)
-        gc.collect()
-        trim()
-        before = reset_peak()
-        try:
-            answer = trial.call(name, call)
-        finally:
-            growth = peak_memory() - before
-            trial.figure(f"MB: {name}", growth / 1e6)
-            if growth > BUDGET + SLACK:
-                trial.find(Verdict.BUDGET, name, f"{growth / 1e6:.0f} MB where {BUDGET / 1e6:.0f} are allowed")
-            os.environ.pop("HOSTILE_FOLDER")
-            os.environ["METRICFORGE_MEMORY"] = usual
-    del answer
+    usual = os.environ["METRICFORGE_MEMORY"]
+    os.environ["HOSTILE_FOLDER"] = str(trial.folder)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            os.environ["METRICFORGE_MEMORY"] = "100GB"
+            make(200)()
+            call = make(size)
+            os.environ["METRICFORGE_MEMORY"] = str(BUDGET)
+            _measure(trial, name, call)
+    finally:
+        os.environ.pop("HOSTILE_FOLDER")
+        os.environ["METRICFORGE_MEMORY"] = usual
+
+
+def _measure(trial: Trial, name: str, call: Callable[[], Any]) -> None:
+    from .worker import peak_memory, reset_peak
+
+    gc.collect()
+    trim()
+    before = reset_peak()
+    try:
+        answer = trial.call(name, call)
+        del answer
+    finally:
+        growth = peak_memory() - before
+        trial.figure(f"MB: {name}", growth / 1e6)
+        if growth > BUDGET + SLACK:
+            trial.find(Verdict.BUDGET, name, f"{growth / 1e6:.0f} MB where {BUDGET / 1e6:.0f} are allowed")
 
 
 def trim() -> None:
