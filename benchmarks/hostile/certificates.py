@@ -98,7 +98,7 @@ def check(trial: Trial, rng: Rng, method: str, report: Any, tol: float, program:
         gap <= allowed,
         Verdict.CERTIFICATE,
         f"{method}: optimal with a gap beyond tol",
-        f"gap {gap:.3g} = {gap / scale:.3g} of {scale:.3g}, tol {tol:g}",
+        f"gap {gap:.3g} = {gap / (scale or 1.0):.3g} of {scale:.3g}, tol {tol:g}",
     )
     trial.check(
         objective - best <= allowed,

@@ -78,7 +78,8 @@ class Distances:
 
     def paired(self, pairs: Array) -> Array:
         """Return the same as `pairs`, computed pair by pair: exactly 0 for identical rows."""
-        return _rows.map_relations(self.kernel.paired_squared_distance, self.X, pairs)
+        kernel = self.kernel
+        return _rows.map_relations(kernel.paired_squared_distance, self.X, pairs, widest=kernel.widest)
 
     def sample(self, relations: Array) -> Array:
         """Return at most `MOST_RELATIONS` of the relations, drawn by the seed."""

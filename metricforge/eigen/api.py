@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from ..checks import generator, number, whole_number
 from ..errors import ConvergenceWarning, InputError
-from ..rows import gathered, is_dask
+from ..rows import check_memory, gathered, is_dask
+from ..rows.memory import requested_budget
 from .backends import choose, dense, name_of, resolve
 from .checking import TOL_FLOOR, checked_matrix, checked_start, tol_floor
 from .columns import columns_of
@@ -25,6 +26,10 @@ from .products import Products, is_sparse
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
     from scipy.sparse.linalg import LinearOperator
+
+
+VECTORS = 6
+"""Vectors in memory per eigenpair, besides 80: basis, answer, its product, and their copies."""
 
 
 def top(
@@ -107,6 +112,8 @@ def top(
     matrix = checked_matrix(A)
     n = matrix.shape[0]
     k = whole_number(k, "k", most=n, most_is="the number of rows of A")
+    if requested_budget() is not None:  # how much is needed depends on the solver; this is what the largest needs
+        check_memory(8 * n * (VECTORS * k + 80), f"{k} eigenvectors of {n} rows", "ask for fewer")
     limit = 1000 * (k + 20) if max_iter is None else whole_number(max_iter, "max_iter")
     tol = max(number(tol, "tol", least=0), tol_floor(matrix))
     start = None if v0 is None else checked_start(v0, n)

@@ -163,14 +163,15 @@ def orthonormal(W: Block, *bases: Block, floor: float = 0.0, gram: Floats | None
 def largest_magnitude(products: Products, rng: np.random.Generator, steps: int = 12) -> float:
     """Estimate the largest absolute eigenvalue from below by Lanczos, and raise if the operator is not symmetric.
 
-    The estimate is within a few per cent, since the outermost Ritz value converges first; it is zero only if A is zero.
+    The estimate is within a few per cent, since the outermost Ritz value converges first; it is zero only if A is zero,
+    or so tiny that its entries have lost digits.
     """
     on = products.columns
     Q = orthonormal(on.random(1, rng))
     AQ = products(Q)
     # Norms are taken of numbers near 1, or those of a tiny matrix would underflow to zero.
     unit = float(on.largest(AQ).max())
-    if unit == 0.0:
+    if unit < np.finfo(np.float64).tiny:  # the inverse of a smaller number overflows
         return 0.0
     AQ = on.times(AQ, np.eye(1) / unit)
     while Q.shape[1] < steps and not products.stop():

@@ -190,8 +190,10 @@ def _raw_column(values: Array) -> Any:
         return values.astype(np.float64)
     if values.dtype.kind == "M":
         return values
-    cells = ["" if cell is None or cell != cell else str(cell) for cell in values.tolist()]  # NaN differs from itself
-    return Texts.of(cells)
+    cells = values.tolist()
+    if any(isinstance(cell, list | dict | tuple | np.ndarray) for cell in cells):
+        return Texts.of([str(cell) for cell in cells])  # nested cells, which are no numbers
+    return Texts.of(["" if cell is None or cell != cell else str(cell) for cell in cells])  # NaN differs from itself
 
 
 def _open_parquet(path: Path, selection: Selection) -> Table:

@@ -261,7 +261,8 @@ class Polynomial(Kernel):
         """Return the columns and a constant √coef0, where the degree is 1."""
         if self.degree != 1:
             return None
-        constant = np.full((X.shape[0], 1), np.sqrt(self.coef0), dtype=X.dtype)
+        with quiet():  # √coef0 may exceed single precision
+            constant = np.full((X.shape[0], 1), np.sqrt(self.coef0), dtype=X.dtype)
         if not _rows.is_sparse(X):
             return np.hstack([X, constant])
         from scipy.sparse import hstack
@@ -273,6 +274,10 @@ class Polynomial(Kernel):
         if self.degree != 1:
             return super().bilinear(d)
         return np.diag(np.append(np.ones(d), self.coef0))
+
+
+GRAM_COPIES = 6
+"""Matrices of the size of a Gram matrix while its root is computed: its copy, the eigenvectors, and LAPACK's."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -310,6 +315,7 @@ class Precomputed(ComparedByContent, ExplicitKernel):
         n = len(K)
         if K.shape != (n, n):
             raise InputError(f"X must be the square Gram matrix for a precomputed kernel, got shape {K.shape}")
+        _rows.check_memory(GRAM_COPIES * 8 * n * n, f"the root of a {n} × {n} Gram matrix", "give rows and a kernel")
         K = K.astype(np.float64)
         scale = float(np.abs(K).max()) or 1.0
         skew = np.abs(K - K.T).max(axis=1)

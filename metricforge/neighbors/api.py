@@ -10,7 +10,7 @@ import numpy as np
 from .. import names
 from ..checks import number, whole_number
 from ..errors import InputError
-from ..rows import draw, is_dask, whole_rows
+from ..rows import as_vectors, draw, is_dask, whole_rows
 from . import approximate, binary, candidates, choice, exhaustive, nndescent
 from .checking import check_found, check_k, check_rows
 from .chunks import across
@@ -86,8 +86,9 @@ def search(
     method = _resolved(method)
     recall = number(recall, "recall", above=0, most=1)
     if is_dask(X) or is_dask(queries):
-        X = whole_rows(X, "X", 2) if is_dask(X) else X
-        queries = whole_rows(queries, "queries", 2) if is_dask(queries) else queries
+        X = whole_rows(X, "X", 2) if is_dask(X) else as_vectors(X, "X")
+        if queries is not None:
+            queries = whole_rows(queries, "queries", 2) if is_dask(queries) else as_vectors(queries, "queries")
         return _found_on_dask(X, k, queries, method, recall, seed)[0]
     return _found(X, k, queries, method, recall, seed)[0]
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..checks import first_rows, one_of, whole_number
 from ..errors import InputError
+from ..rows import check_memory
 from .contract import Array
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def graph(indices: Array, *, kind: Literal["mutual", "union"] = "mutual", n: int
         raise InputError(
             f"indices must be a 2-d array of integers, got {indices.ndim}-d {indices.dtype}; pass those of search()"
         )
+    check_memory(25 * indices.size, f"a graph of {indices.size} neighbours", "list fewer neighbours of each row")
     r = indices.shape[0]
     n = r if n is None else whole_number(n, "n", r)
     one_of(kind, "kind", ("mutual", "union"))

@@ -12,7 +12,8 @@ import threading
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from concurrent.futures import CancelledError
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
@@ -335,7 +336,8 @@ def _prepare(at: Any) -> None:
         return
     from .allocation import KeepFreed
 
-    at.register_plugin(KeepFreed())
+    with suppress(OSError):  # a worker that dies just now; the scheduler tells the plugin to its successor
+        at.register_plugin(KeepFreed())
     _prepared.add(at)
 
 
@@ -367,6 +369,16 @@ def _counting(watch: Watch | None) -> Iterator[None]:
 
 def _wait(computed: list[Any], watch: Watch | None) -> None:
     """Wait for persisted collections; after SHORT_SECONDS, report how many of their tasks are finished."""
+    try:
+        _wait_for(computed, watch)
+    except CancelledError as error:
+        raise InputError(
+            f"the cluster cancelled the computation ({' '.join(str(error).split())[:200]}): its client was closed, or "
+            "the scheduler has ended; connect a new client"
+        ) from error
+
+
+def _wait_for(computed: list[Any], watch: Watch | None) -> None:
     from distributed import futures_of, wait
 
     futures = futures_of(computed)

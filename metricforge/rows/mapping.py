@@ -187,10 +187,13 @@ def map_paired(function: Callable[[Any, Any], Array], X: Any, Y: Any, dtype: Any
     return result
 
 
-def map_relations(function: Callable[[Any, Any], Array], X: Any, pairs: Array) -> Array:
-    """Return ``function(X[i], X[j])`` for a (p, 2) array of row numbers, a block of pairs at a time."""
+def map_relations(function: Callable[[Any, Any], Array], X: Any, pairs: Array, *, widest: int = 0) -> Array:
+    """Return ``function(X[i], X[j])`` for a (p, 2) array of row numbers, a block of pairs at a time.
+
+    ``widest`` is that of `map_rows`.
+    """
     result = np.empty(len(pairs))
-    for part in blocks(len(pairs), 32 * (width(X) or 32)):
+    for part in blocks(len(pairs), max(32 * (width(X) or 32), 2 * WIDE_ARRAYS * 8 * widest)):
         with quiet():
             result[part] = function(take(X, pairs[part, 0]), take(X, pairs[part, 1]))
     return result

@@ -52,7 +52,7 @@ class FeatureMap(ComparedByContent):
         """The columns of the widest array that the features of a block of rows need: k(x, Z), the rows, or φ(x)."""
         landmarks = 0 if self.landmarks is None else _rows.count(self.landmarks)
         explicit = 0 if self.mix is None else len(self.mix)
-        return max(self.columns, landmarks, explicit, self.width or 0)
+        return max(self.columns, landmarks, explicit, self.width or 0, self.kernel.widest)
 
     def affine(self, d: int) -> Array:
         """Return the (d + 1, m) matrix F with φ(x) = F'[x, 1] on rows of d columns.

@@ -13,11 +13,14 @@ from numpy.typing import NDArray
 from ..checks import whole_number
 from ..constraints import Constraint, components_of
 from ..errors import InputError, NotAcceptedError
-from ..rows import blocks
+from ..rows import blocks, check_memory
 from .cannot_links import UNBOUNDED, CannotLinks, Score
 from .embeddings import as_embedding, group_means
 
 Array = NDArray[Any]
+
+COST_BYTES = 34
+"""Measured peak memory per row and cluster under cannot-links: the costs and their temporaries."""
 
 logger = logging.getLogger(__name__)
 
@@ -124,6 +127,8 @@ def constrained_kmeans(
     S = Z if len(weight) == len(Z) else group_means(Z, component, np.ones(len(Z)))
     links = CannotLinks(component[dissimilar], weight)
     if len(links.nodes):
+        needed = COST_BYTES * len(S) * n_clusters
+        check_memory(needed, f"{n_clusters} clusters of {len(S)} rows under cannot-links", "ask for fewer clusters")
         starts = np.random.default_rng(seed).integers(2**31, size=n_init).tolist()
         runs = (_lloyd(S, weight, links, n_clusters, max_iter, start) for start in starts)
         _, super_labels, n_iter = min(runs, key=lambda run: run[0])

@@ -12,7 +12,7 @@ from ..checks import whole_number
 from ..constraints import Distances, Pairs
 from ..errors import InputError
 from ..kernels import Kernel
-from ..rows import count
+from ..rows import count, is_dask
 from .scores import kernel_of
 
 if TYPE_CHECKING:
@@ -219,6 +219,8 @@ def candidates(metric: Metric, X: Any = None, k: int = 10, *, method: str | Sear
     rows = metric.rows if X is None else metric.kernel.check(X, "X")
     if rows is None:
         raise InputError("X is missing: this metric keeps no training rows")
+    if is_dask(rows):
+        raise InputError("X must be rows in memory; give X.compute()")
     n = count(rows)
     if n < 2:
         raise InputError("X has one row, so there is no pair; give at least two")

@@ -43,7 +43,7 @@ def test_a_request_above_the_budget_says_what_it_needs_and_how_to_need_less(monk
     memory.check_memory(10 * 10**6, "a table", "drop rows")
     with pytest.raises(
         MemoryBudgetError,
-        match=r"^a table would take 0\.2 GB, and the memory budget is 10 MB; drop rows, or raise the budget with the "
+        match=r"^a table would take 200 MB, and the memory budget is 10 MB; drop rows, or raise the budget with the "
         r"environment variable METRICFORGE_MEMORY$",
     ):
         memory.check_memory(2 * 10**8, "a table", "drop rows")

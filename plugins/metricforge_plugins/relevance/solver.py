@@ -27,6 +27,8 @@ MARGIN = 2.0
 """The margin of ``margin="auto"``, in units of the root mean square of the scores of triplets before learning."""
 STRENGTH = 1.0
 """C of ``C="auto"``."""
+SMALLEST = 1e-9
+"""Fourth powers of features, which the dual needs, stay above the smallest number of single precision."""
 LARGEST = 1e8
 """The largest feature: the iteration multiplies four of them in single precision."""
 VANISHED = 1e-10
@@ -94,8 +96,11 @@ class Relevance(Solver):
         problem.step(0, None)
         rows, place = np.unique(triplets.triples, return_inverse=True)
         Phi = space.map.of_rows(space.rows, rows, copies=3, dtype=float_dtype(space.rows))
-        if float(np.abs(Phi).max(initial=0)) > LARGEST:
+        largest = float(np.abs(Phi).max(initial=0))
+        if largest > LARGEST:
             raise InputError(f"X: features exceed {LARGEST:g}, and products overflow in single precision; rescale X")
+        if 0 < largest < SMALLEST:
+            raise InputError(f"X: features are below {SMALLEST:g}, and products underflow; rescale X")
         i, j, k = place.reshape(-1, 3).T
         judgements = Judgements.of(i, j, k)
         start = judgements.differences(judgements.dots(Phi[judgements.queries], Phi))  # s(i, j) − s(i, k) at W = I
