@@ -398,7 +398,7 @@ def add_ways(run: Run, names: Sequence[str]) -> str:
     return (
         f"Tested (last table, {len(tried.ways)} ways, linear loss): with the embedding as it is, no choice of "
         f"features, pairs, columns and C, even by the labels, is within a point of the paper on more than {plain} of "
-        f"{len(tried.sets)} sets; with rows of norm 1, {unit} does on {within[unit]}."
+        f"{len(tried.sets)} sets; the best way ({unit}) is on {within[unit]}."
         + (f" No way does on {' and '.join(never)}." if never else "")
     )
 
