@@ -319,6 +319,7 @@ def _in_blocks(problem: Problem, hints: Hints) -> _Written:
     some = map.block(rows[hints.rows[_rows.draw(len(hints.rows), 100, problem.seed)]])
     unit = _unit(some - some.mean(axis=0))
     for part in _rows.wide_blocks(N, map.columns):
+        problem.step(0, None)
         first, second = (map.block(rows[hints.rows[end[part]]]) for end in (hints.i, hints.j))
         np.einsum("ij,ij->i", first, second, out=k[part])
         first -= second
@@ -342,6 +343,7 @@ def _projected(problem: Problem, hints: Hints, V: Array) -> tuple[Array, Array]:
     own = np.empty(len(hints.rows))
     coordinates = np.empty((len(own), V.shape[1]))
     for part in _rows.wide_blocks(len(own), map.columns):
+        problem.step(0, None)
         features = map.block(problem.rows[hints.rows[part]])
         np.einsum("ij,ij->i", features, features, out=own[part])
         np.matmul(features, V, out=coordinates[part])
@@ -363,6 +365,7 @@ def _sampled_directions(problem: Problem, hints: Hints, weights: Array | None, r
     _rows.check_memory(8 * len(chosen) * m, f"a sample of {len(chosen)} differences of {m} features", "lower the rank")
     Z = np.empty((len(chosen), m), dtype=np.float32)
     for part in _rows.wide_blocks(len(chosen), m):
+        problem.step(0, None)
         t = chosen[part]
         difference = map.block(rows[hints.rows[hints.i[t]]]) - map.block(rows[hints.rows[hints.j[t]]])
         Z[part] = difference / longest
@@ -370,7 +373,13 @@ def _sampled_directions(problem: Problem, hints: Hints, weights: Array | None, r
     each = (some / np.abs(some).max()).astype(np.float32)[:, None]
     if m <= DENSE_WIDTH:
         return leading_eigenvectors(Z.T @ (each * Z), r)
-    return subspace_iteration(lambda X: Z.T @ (each * (Z @ X)), m, r, problem.seed)
+
+    def product(X: Array) -> Array:
+        problem.step(0, None)
+        found: Array = Z.T @ (each * (Z @ X))
+        return found
+
+    return subspace_iteration(product, m, r, problem.seed)
 
 
 def refined(problem: Problem, prepared: Prepared, alpha: Array) -> Prepared | None:
