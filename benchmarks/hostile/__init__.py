@@ -3,7 +3,7 @@
 ``python -m benchmarks.run hostile [--cases N] [--seed S] [--parts api,files]`` runs the campaign.  A case depends
 on its part, seed and number only; ``--replay api:7:1234`` repeats it.  N is the number of API cases and of model files;
 the other parts are scaled with it.  ``--journal FILE`` keeps the outcomes: the same command again continues where it
-stopped, for instance after ``--seconds``, and the table is about all outcomes in the file.
+stopped, for instance after ``--seconds``, and the table is about all outcomes in the file, by part and seed.
 
 ====================  ==================================================================================================
 ``api``               methods × hints × kernels × options × difficult rows, and the other entries of the API
@@ -44,16 +44,19 @@ SHOWN = 40
 
 @dataclass
 class Campaign:
-    """Outcomes of many cases."""
+    """Outcomes of many cases: ``counts`` by part, ``runs`` and CPU ``seconds`` by part and seed."""
 
     counts: dict[str, Counter[Verdict]] = field(default_factory=lambda: defaultdict(Counter))
-    seconds: Counter[str] = field(default_factory=Counter)
+    runs: dict[tuple[str, str], Counter[Verdict]] = field(default_factory=lambda: defaultdict(Counter))
+    seconds: Counter[tuple[str, str]] = field(default_factory=Counter)
     found: dict[tuple[Verdict, str], list[tuple[str, Outcome, str]]] = field(default_factory=lambda: defaultdict(list))
     figures: dict[str, tuple[float, str]] = field(default_factory=dict)
 
-    def add(self, name: str, outcome: Outcome) -> None:
-        part = name.partition(":")[0]
+    def add(self, name: str, outcome: Outcome, cpu: float) -> None:
+        part, seed, _ = name.split(":")
         self.counts[part][outcome.verdict] += 1
+        self.runs[part, seed][outcome.verdict] += 1
+        self.seconds[part, seed] += cpu
         for finding in outcome.findings:
             self.found[finding.verdict, finding.site].append((name, outcome, finding.detail))
         for what, value in outcome.figures.items():
@@ -80,12 +83,13 @@ class Campaign:
             }
 
     def table(self) -> Table:
-        columns = ["part", "cases", *map(str, ORDER), "CPU s"]
+        columns = ["part", "seed", "cases", *map(str, ORDER), "CPU s"]
         table = Table(columns)
-        for part, counts in self.counts.items():
-            table.add(part, counts.total(), *(counts[v] for v in ORDER), round(self.seconds[part]))
+        for (part, seed), counts in self.runs.items():
+            cpu = round(self.seconds[part, seed])
+            table.add(part, seed, counts.total(), *(counts[v] for v in ORDER), cpu)
         total: Counter[Verdict] = sum(self.counts.values(), Counter())
-        table.add("all", total.total(), *(total[v] for v in ORDER), round(self.seconds.total()))
+        table.add("all", "", total.total(), *(total[v] for v in ORDER), round(self.seconds.total()))
         return table
 
 
@@ -165,8 +169,7 @@ class Journal:
             except ValueError:
                 continue
             self.names.add(entry["name"])
-            campaign.add(entry["name"], Outcome.loads(json.dumps(entry["outcome"])))
-            campaign.seconds[entry["name"].partition(":")[0]] += entry["cpu"]
+            campaign.add(entry["name"], Outcome.loads(json.dumps(entry["outcome"])), entry["cpu"])
 
     def write(self, name: str, outcome: Outcome, cpu: float) -> None:
         self.names.add(name)
@@ -191,8 +194,7 @@ def sweep(
         for done, number in enumerate(numbers, 1):
             name, before = f"{part}:{seed}:{number}", worker.cpu
             outcome = worker.run(seed, number)
-            campaign.add(name, outcome)
-            campaign.seconds[part] += worker.cpu - before
+            campaign.add(name, outcome, worker.cpu - before)
             if journal is not None:
                 journal.write(name, outcome, worker.cpu - before)
             now = time.monotonic()

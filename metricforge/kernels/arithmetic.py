@@ -197,7 +197,7 @@ def _is_exact(X: Any) -> bool:
     if not values.size:
         return True
     largest = float(np.abs(values).max())
-    return 4 * X.shape[1] * largest**2 < 2.0**53 and bool((values == np.rint(values)).all())
+    return largest < (2.0**53 / (4 * X.shape[1])) ** 0.5 and bool((values == np.rint(values)).all())
 
 
 def _measure_cancelled(D: Array, A: Any, Y: Any, xx: Array, yy: Array) -> None:

@@ -66,7 +66,7 @@ class Mixture(_Composite):
         kernels = tuple(self.kernels)
         try:
             weights = tuple(float(w) for w in self.weights)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise InputError(f"weights must be numbers, got {shown(self.weights)}") from None
         if not kernels or not all(isinstance(k, Kernel) for k in kernels):
             raise InputError(f"kernels must be a non-empty list of kernels, got {shown(self.kernels)}")

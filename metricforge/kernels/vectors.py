@@ -234,7 +234,7 @@ class Polynomial(Kernel):
     coef0: float = 1.0
 
     def __post_init__(self) -> None:
-        whole_number(self.degree, "degree")
+        whole_number(self.degree, "degree", most=10**9)
         number(self.coef0, "coef0", least=0)  # a negative one does not give a kernel
 
     def block(self, X: Any, Y: Any) -> Array:

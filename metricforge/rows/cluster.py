@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 import threading
+import uuid
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -418,6 +419,7 @@ def _counter(futures: list[Any]) -> Any:
             finally:
                 self.ended.set()
 
-    made = Counter(futures, interval=f"{POLL_SECONDS}s")
+    # dask names a listener by its arguments, and fits at once may count the same tasks; any true value means complete
+    made = Counter(futures, interval=f"{POLL_SECONDS}s", complete=uuid.uuid4().hex)
     futures[0].client.loop.add_callback(made.follow)
     return made

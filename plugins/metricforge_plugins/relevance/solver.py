@@ -115,7 +115,7 @@ class Relevance(Solver):
         if V is not None:
             program = replace(program, Z=Phi @ V)
         found = solve(program, tol=self.tol, max_iter=self.max_iter, step=lambda n, gap: problem.step(n, None, gap=gap))
-        return self._solution(problem, found, V, margin, strength, start, Phi.shape[1])
+        return self._solution(problem, found, V, margin, strength, start, Phi.shape[1], _share(program.Z, found.W))
 
     def _basis(self, program: Program, problem: Problem) -> Array | None:
         """Return the directions in which W is learned, or None for all features."""
@@ -136,6 +136,7 @@ class Relevance(Solver):
         strength: float,
         start: Array,
         m: int,
+        share: float,
     ) -> Solution:
         space, r = problem.space, len(found.W)
         map_ = space.map if V is None else space.map.rotated(V)
@@ -150,9 +151,9 @@ class Relevance(Solver):
                 f"the score was learned in {r} of {m} directions; directions=... or rank='exact' for more, and the "
                 "certificate is about these",
             )
-        if np.abs(found.W).max() < VANISHED and not whole:
+        if share < VANISHED or (np.abs(found.W).max() < VANISHED and not whole):
             notes += (
-                "W is 0 up to rounding: what is left of the kernel on these rows are the last digits of the start; "
+                "W is 0 up to rounding on these rows: what is left of the kernel are the last digits of the start; "
                 "lower C or margin",
             )
         return Solution(
@@ -172,6 +173,12 @@ class Relevance(Solver):
             },
             notes=notes,
         )
+
+
+def _share(Z: Array, W: Array) -> float:
+    """Return the largest z'Wz as a share of what W makes of other rows of this size."""
+    size = float(np.einsum("ij,ij->i", Z, Z, dtype=np.float64).max(initial=0)) * float(np.abs(W).max(initial=0))
+    return float(np.einsum("ij,ij->i", Z @ W, Z, dtype=np.float64).max(initial=0)) / size if size > 0 else 1.0
 
 
 def _squared_norms(Phi: Array, triples: tuple[Array, Array, Array], start: Array) -> Array:
