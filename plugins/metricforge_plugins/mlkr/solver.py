@@ -30,8 +30,7 @@ BLOCK = 2**24
 ARRAYS = 3
 """Arrays of the size of a block that exist at the same time."""
 STEPS, LEAST_STEPS = 300, 15
-"""The largest and the smallest number of steps that max_iter="auto" stands for.  With many features, more than some
-tens fit these rows rather than what new rows share with them."""
+"""The largest and the smallest number of steps that max_iter="auto" stands for."""
 MEMORY = 10
 """Gradients that L-BFGS keeps."""
 DEFINITION = "norm of the gradient times the norm of L, relative to the sum of squares of y about its mean"
@@ -58,7 +57,7 @@ class MLKR(Solver):
         The certificate to reach.
     max_iter : "auto" or int
         The largest number of steps.  "auto" is 300, or as many as 4 forecast CPU seconds allow, at least 15: 300 up to
-        some 700 rows, about 20 for 3,000 rows of 100 features.
+        some 700 rows, 15 for 3,000 rows of 100 features.
     start : (r, m) nested tuple or array, optional
         L to start from, on the m features; not together with ``n_components``.
 
