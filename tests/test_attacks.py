@@ -334,10 +334,12 @@ class Locked(mf.Kernel):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 def test_a_closed_client_and_a_kernel_that_cannot_be_sent_are_refused():
+    import dask
     from distributed import Client, LocalCluster
 
     local = LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0")
-    with local, Client(local) as client:
+    # a client that is closed twice leaves the scheduler in dask's configuration, where later tests would find it
+    with dask.config.set(scheduler=None), local, Client(local) as client:
         with pytest.raises(InputError, match="Locked"):
             mf.learn(X, Y, method="krca", kernel=Locked(threading.Lock()), rank=5)
         client.close()

@@ -150,7 +150,7 @@ def test_budget_is_respected(monkeypatch):
         match=r"rank=\"exact\" on 1000 rows would take 32 MB, and the memory budget is 1 MB.*a number of landmarks",
     ):
         represent(RBF(0.4), X, "exact")
-    with pytest.raises(MemoryBudgetError, match=r"choosing 200 landmarks among 1000 rows would take 5\.2 MB"):
+    with pytest.raises(MemoryBudgetError, match=r"choosing 200 landmarks among 1000 rows would take 5\.21 MB"):
         _ = represent(RBF(0.4), X, 200).features
     for module in ("costs", "landmarks"):
         monkeypatch.setattr(f"metricforge.space.{module}.SAMPLE_ROWS", 200)

@@ -40,6 +40,6 @@ def test_a_full_run_goes_through_the_whole_list(part, listed):
 
 def test_a_soak_fits_as_often_as_it_says():
     with Worker("soak") as worker:
-        outcome = worker.run(0, 1)
+        outcome = worker.run(0, 2)  # 200 fits: caches are still being filled in the first hundred
     assert outcome.verdict == Verdict.OK, outcome.findings
-    assert outcome.figures["fits of the soak"] >= 98
+    assert outcome.figures["fits of the soak"] >= 196

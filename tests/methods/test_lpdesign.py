@@ -1234,3 +1234,16 @@ def test_a_sample_of_the_triples_is_used_where_asked_and_where_all_cost_too_much
     )
     with pytest.raises(InputError, match="n_triples"):
         LPDesign(n_triples="some")
+
+
+def test_of_many_columns_those_that_tell_rows_apart_are_used():
+    y = np.arange(40) % 2
+    X = np.random.default_rng(0).normal(size=(40, 600))
+    X[:, 570:] = 1e3 * (X[:, 570:] + 3 * y[:, None])
+    metric = mf.learn(X, y, method="lpdesign")
+    assert metric.report.bases == 3 * 200
+    assert metric.report.features[570:].sum() > 0.5 * metric.report.features.sum()
+    assert any("200 of 600 columns" in note for note in metric.report.notes)
+    whole = mf.learn(X, y, method="lpdesign", bases="weak")
+    assert not any("columns" in note for note in whole.report.notes)
+    assert whole.report.objective <= metric.report.objective + 1e-6

@@ -31,6 +31,8 @@ PER_NEIGHBOURHOOD = 2
 """Directions computed from each neighbourhood."""
 BASE_BYTES = 1000
 """Memory of the kernel objects on one direction, besides the direction itself."""
+SCREENED_NUMBERS = 2**20
+"""Numbers of a block in which features are judged, for each of three rows of a triple."""
 RIDGE = 0.1
 """The ridge that makes the scatter of similar rows invertible, as a share of the scatter of all."""
 
@@ -93,8 +95,10 @@ class Projected(Transformed):
 # ------------------------------------------------------------------------------------------------- building the bases
 
 
-def weak_kernels(kernel: Kernel, rows: Any, widths: Sequence[float], *, seed: int) -> list[Kernel]:
-    """Return the base kernel on each feature that varies, at each width.
+def weak_kernels(
+    kernel: Kernel, rows: Any, widths: Sequence[float], *, seed: int, features: Array | None = None
+) -> list[Kernel]:
+    """Return the base kernel on each feature that varies, or on those of ``features`` that do, at each width.
 
     If the base kernel has a rate (RBF, Laplacian, Cauchy), the rate on a feature is
     width × (median rule on that feature) × (its gamma / median rule on all features); the last factor is 1 for
@@ -109,7 +113,8 @@ def weak_kernels(kernel: Kernel, rows: Any, widths: Sequence[float], *, seed: in
     sample = _sample(rows, seed)
     family = _Family(kernel, rows, widths, seed)
     made: list[Kernel] = []
-    for feature in np.flatnonzero(low != high):
+    varying = np.flatnonzero(low != high)
+    for feature in varying if features is None else np.intersect1d(varying, features):
         column = dense(sample[:, [feature]])
         if column.min() == column.max():  # a rare value that is not in the sample
             column = np.array([[low[feature]], [high[feature]]])
@@ -160,6 +165,24 @@ class _Family:
             return [self.kernel]
         typical = replace(self.kernel, gamma="median").resolve(column)
         return [replace(self.kernel, gamma=self.rate * w * float(typical.gamma)) for w in self.widths]
+
+
+def telling_features(X: Any, triples: Array, most: int) -> Array:
+    """Return the ``most`` features in which dissimilar rows differ most compared with similar ones, in order.
+
+    A feature is judged by (D − S) / (D + S), where D is the sum of (x_i − x_k)² over the triples and S that of
+    (x_i − x_j)².  This does not depend on its scale.
+    """
+    d = width(X)
+    assert d is not None
+    score = np.full(d, -1.0)
+    at_once = max(1, SCREENED_NUMBERS // len(triples))
+    for start in range(0, d, at_once):
+        block = slice(start, start + at_once)
+        i, j, k = (dense(X[:, block])[rows] for rows in triples.T)
+        similar, dissimilar = ((i - j) ** 2).sum(axis=0), ((i - k) ** 2).sum(axis=0)
+        np.divide(dissimilar - similar, dissimilar + similar, out=score[block], where=dissimilar + similar > 0)
+    return np.sort(np.argsort(-score, kind="stable")[:most])
 
 
 def triple_directions(X: Any, triples: Array, n_directions: int, *, seed: int) -> Array:

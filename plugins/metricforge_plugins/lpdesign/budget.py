@@ -10,6 +10,8 @@ MARGINS = 3
 """Copies of the margins of all triples under all bases: here, scaled, and in the solver of linear programs."""
 DIRECTED_COLUMNS = 500
 """The largest number of columns with which bases="auto" learns directions, which costs O(d³) for each."""
+WIDE_COLUMNS = 200
+"""Columns that bases="auto" uses of more than that: with 500, linear programs took 6 to 11 s."""
 DIRECTIONS, WIDTHS = 50, 3
 """Directions, and bases on each line, by default."""
 LEAST_TRIPLES = 2000
@@ -18,7 +20,7 @@ LEAST_TRIPLES = 2000
 
 def bases(d: int, n_directions: int, widths: int) -> int:
     """Return the number of bases of ``bases="auto"`` on d columns."""
-    return widths * (d + (n_directions if d <= DIRECTED_COLUMNS else 0))
+    return widths * (d + n_directions if d <= DIRECTED_COLUMNS else WIDE_COLUMNS)
 
 
 def program_seconds(T: int, d: int, k: int) -> float:
@@ -27,12 +29,12 @@ def program_seconds(T: int, d: int, k: int) -> float:
     The linear programs are those of overlapping classes, where most triples are violated.
     """
     programs = 7e-8 * float(np.power(k, 0.65)) * T * float(np.sqrt(T))
-    return 0.15 + 1e-9 * T * (40 * k + 300 * min(d, DIRECTED_COLUMNS)) + programs
+    screening = 1e-8 * T * d if d > DIRECTED_COLUMNS else 0.0
+    return 0.15 + 1e-9 * T * (40 * k + 300 * min(d, DIRECTED_COLUMNS)) + screening + programs
 
 
-def affordable_triples(T: int, d: int, n_directions: int, widths: int) -> int:
-    """Return how many of T triples a fit within the budget can take, at least `LEAST_TRIPLES`."""
-    k = bases(d, n_directions, widths)
+def affordable_triples(T: int, d: int, k: int) -> int:
+    """Return how many of T triples a fit with k bases can take within the budget, at least `LEAST_TRIPLES`."""
     return affordable(lambda t: program_seconds(t, d, k), LEAST_TRIPLES, max(T, LEAST_TRIPLES))
 
 
@@ -45,5 +47,6 @@ def fit_seconds(size: Size) -> float:
 
 def fit_bytes(size: Size) -> float:
     """Return the forecast peak memory: the margins of the triples that are used under all bases."""
-    T = affordable_triples(size.p, size.d, DIRECTIONS, WIDTHS) if size.p else 0
-    return MARGINS * 8 * min(T, size.p) * bases(size.d, DIRECTIONS, WIDTHS)
+    k = bases(size.d, DIRECTIONS, WIDTHS)
+    T = affordable_triples(size.p, size.d, k) if size.p else 0
+    return MARGINS * 8 * min(T, size.p) * k

@@ -26,10 +26,12 @@ from .bases import (
     directed_kernels,
     feature_weights,
     margins,
+    telling_features,
     triple_directions,
     weak_kernels,
 )
-from .budget import DIRECTED_COLUMNS, MARGINS, affordable_triples, fit_bytes, fit_seconds
+from .budget import DIRECTED_COLUMNS, MARGINS, WIDE_COLUMNS, affordable_triples, fit_bytes, fit_seconds
+from .budget import bases as default_bases
 from .dominance import DENSE_BYTES, BlockedDominance, DenseDominance, Dominance, change_basis, gram_stack
 from .generation import BestDesign, ColumnGeneration
 from .highs import FEASIBILITY, SECONDS
@@ -67,7 +69,8 @@ class LPDesign(Solver):
     bases : "auto", "weak", "weak+directions" or a list of kernels
         The base kernel on each feature; these and the base kernel on directions learned from the triples; or any
         kernels, which under dd need not be positive semidefinite.  "auto" is "weak+directions" for the cone "nonneg"
-        and up to 500 features, beyond which directions cost more than the program; otherwise "weak".
+        and up to 500 features, beyond which directions cost more than the program; otherwise "weak".  Of more than
+        500 features it takes the 200 in which dissimilar rows differ most compared with similar ones.
     widths : numbers
         The rates of weak kernels, as multiples of the median rule on each feature or direction.
     cone : "nonneg", "dd", "change-of-basis" or "sdp"
@@ -150,7 +153,11 @@ class LPDesign(Solver):
         automatic = self.n_triples == "auto" and self.cone == "nonneg" and isinstance(self.bases, str)
         if not automatic or d is None:
             return T
-        return affordable_triples(T, d, 0 if self.bases == "weak" else self.n_directions, len(self.widths))
+        if self.bases == "auto":
+            k = default_bases(d, self.n_directions, len(self.widths))
+        else:
+            k = len(self.widths) * (d if self.bases == "weak" else d + self.n_directions)
+        return affordable_triples(T, d, k)
 
     def _solve(self, problem: Problem) -> Solution:
         design = Design.of(self, problem)
@@ -356,7 +363,7 @@ class Design:
         if not weights.any():
             log.warning("all weights are 0: see the notes of the report")
             notes = (*notes, self._collapse(solver, best.status))
-        notes = (*notes, *self._notes(problem, kernel))
+        notes = (*notes, *self._notes(solver, problem, kernel))
         return Solution(
             kernel,
             best.status,
@@ -429,9 +436,15 @@ class Design:
             return what + f"trace outweighs the triples; give a value below {value:.3g}, and a small sparsity"
         return what + balanced
 
-    def _notes(self, problem: Problem, kernel: Mixture) -> tuple[str, ...]:
+    def _notes(self, solver: LPDesign, problem: Problem, kernel: Mixture) -> tuple[str, ...]:
         assert isinstance(problem.constraint, Triplets)
         notes = []
+        d = width(self.X) or 0
+        if solver.bases == "auto" and d > DIRECTED_COLUMNS:
+            notes.append(
+                f"kernels on {WIDE_COLUMNS} of {d} columns, those in which dissimilar rows differ most compared with "
+                'similar ones; bases="weak" takes all'
+            )
         if len(self.triples) < self.distinct:
             notes.append(
                 f"the linear program has a sample of {len(self.triples)} of {self.distinct} distinct triples; "
@@ -473,10 +486,11 @@ def make_bases(solver: LPDesign, problem: Problem, X: Any, triples: Array) -> tu
         given = tuple(base.resolve(rows, seed=seed) for base in solver.bases)
         check_values(given, rows, definite=definite, seed=seed)
         return given
-    made = weak_kernels(kernel, rows, solver.widths, seed=seed)
+    wide = (width(rows) or 0) > DIRECTED_COLUMNS
+    features = telling_features(X, triples, WIDE_COLUMNS) if wide and solver.bases == "auto" else None
+    made = weak_kernels(kernel, rows, solver.widths, seed=seed, features=features)
     check_values(made[:1], rows, definite=definite, seed=seed)
-    automatic = solver.bases == "auto" and definite and (width(rows) or 0) <= DIRECTED_COLUMNS
-    if solver.bases == "weak+directions" or automatic:
+    if solver.bases == "weak+directions" or (solver.bases == "auto" and definite and not wide):
         directions = triple_directions(X, triples, solver.n_directions, seed=seed)
         made += directed_kernels(kernel, rows, solver.widths, directions, seed=seed)
     return tuple(made)
