@@ -767,3 +767,12 @@ def test_few_pairs_that_leave_classes_out_are_solved(n_pairs):
     X = np.random.default_rng(0).normal(size=(30, 3))
     metric = mf.learn(X, np.arange(30) % 3, method="kcr", n_pairs=n_pairs)
     assert np.isfinite(metric.distance(X)).all()
+
+
+def test_a_tolerance_below_rounding_ends_without_a_limit_of_steps():
+    rng = np.random.default_rng(3)
+    y = np.arange(12) % 2
+    X = rng.normal(size=(12, 3)) + y[:, None]
+    with pytest.warns(ConvergenceWarning, match="rounding prevents more"):
+        metric = mf.learn(X, y, method="kcr", bound="hinge", max_iter=10**30, tol=1e-300)
+    assert metric.report.status == "stalled"

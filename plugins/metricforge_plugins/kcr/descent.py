@@ -29,6 +29,8 @@ SHARE = 0.3
 """The share of the tolerance that smoothing may take."""
 CHECK_EVERY = 50
 """Steps between two certificates."""
+STALE, ROUNDING = 20, 1e-12
+"""The descent ends after this many certificates in which the gap shrank by no more than this share of the objective."""
 GRADIENT = 1e-6
 """L-BFGS stops when the gradient is below this share of the gradient of the trace.  With 1e-5, distances of rows in
 another order differed by up to 4e-6 of the largest; this takes 7 % more steps."""
@@ -243,6 +245,8 @@ class Descent:
             return "done"
         if state.n_iter >= self.max_iter:
             return "limit"
+        if len(state.trace) > STALE and state.trace[-STALE][1] - state.gap <= ROUNDING * state.value:
+            return "stuck"
         settled = drop <= SETTLED * self.tol * state.value and not coarse
         if self.most is not None and settled and self._residual(state, found) <= self.tol:
             return "stationary"
