@@ -78,7 +78,7 @@ def held_out(
     constraint : Constraint
         Over the rows of X.
     fit : callable
-        ``fit(X, constraint)`` returns a metric, for instance ``functools.partial(mf.learn, method="krca")``.
+        ``fit(X, constraint)`` returns a metric, for instance ``functools.partial(mf.learn, seed=1)``.
     folds : int, optional
         How many folds to fit.  Default: five, of which only one is fitted beyond 1000 rows.
     seed : int
