@@ -17,12 +17,13 @@ from ..constraints import Labels
 from ..errors import ConvergenceWarning, InputError
 from ..files import atomic as files
 from ..kernels import Linear, Standardized
-from ..learning import declared_methods, find_kernel, learn_named
+from ..learning import declared_methods, find_kernel, learn, learn_named
 from ..metric import Metric
 from ..pages import plotting, report
 from ..record import Report
 from ..registry import registry
 from ..selection import label
+from ..tasks import held_out
 from .output import write_json, write_line
 
 Array = NDArray[Any]
@@ -213,6 +214,8 @@ def draw(data: Half, line: Line, path: Path) -> None:
 
 
 def write_report(data: Half, line: Line, path: Path) -> None:
-    """Write the page of the first call."""
-    _, y = data.learned_from
-    report.write(path, line.metric, Labels(y), source=f"one half of {data.name}", command="metricforge demo")
+    """Write the page of the first call, with its scores on rows held out of this half."""
+    X, y = data.learned_from
+    scores = held_out(X, Labels(y), learn, seed=0)
+    metric = line.metric.with_facts(held_out_scores=tuple(score.as_dict() for score in scores))
+    report.write(path, metric, Labels(y), source=f"one half of {data.name}", command="metricforge demo")

@@ -39,6 +39,8 @@ def test_demo_prints_scores_before_and_after_and_writes_report_and_picture(here,
     assert len(picture) > 20_000
     page = (here / "demo" / "report.html").read_text()
     assert "one half of wine" in page
+    assert "on rows held out (5 folds)" in page
+    assert "on the rows learned from" not in page.split("<h2")[0]
     assert demo._feature_names("wine")[6] == "flavanoids"
     assert re.search(r"± \d\.\d %", out)
     monkeypatch.setattr(demo, "halves", lambda: iter([every[0]]))
