@@ -44,7 +44,7 @@ class Entry:
 
 ENTRIES: tuple[Entry, ...] = (
     Entry("idealized", "table2", "nearest-neighbour errors, learned from similar pairs", 50, peers=True),
-    Entry("idealized", "table3", "clustering errors, learned from similar pairs", 5, peers=True),
+    Entry("idealized", "table3", "clustering errors, learned from similar pairs", 50, peers=True),
     Entry("idealized", "table4", "nearest-neighbour errors and alignments, learned from labels", 50, peers=True),
     Entry("idealized", "figure1", "kernel matrices of the toy data", 10, peers=True),
     Entry("kcr", "table1", "training and test errors of the kernel rule", 20, peers=True),
