@@ -146,7 +146,7 @@ def test_a_table_of_50_000_columns_is_read_in_seconds(tmp_path):
 
 
 def test_the_names_of_50_000_parquet_columns_are_compared_in_seconds(tmp_path):
-    pq = pytest.importorskip("pyarrow.parquet")
+    pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: Parquet files need it")
     import pyarrow as pa
 
     pq.write_table(pa.table([pa.array([1.0])] * len(WIDE), names=WIDE), tmp_path / "wide.parquet")
