@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ..checks import generator, number, whole_number
 from ..errors import ConvergenceWarning, InputError
-from ..rows import check_memory, gathered, is_dask
+from ..rows import check_memory, cluster, gathered, is_dask
 from ..rows.memory import requested_budget
 from .backends import choose, dense, name_of, resolve
 from .checking import TOL_FLOOR, checked_matrix, checked_start, tol_floor
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
 
 
+LOSSES = 3
+"""How often a solve on dask starts again after the loss of a worker."""
 VECTORS = 6
 """Vectors in memory per eigenpair, besides 80: basis, answer, its product, and their copies."""
 
@@ -168,11 +170,29 @@ def _top_on_dask(
     max_iter: int | None,
     max_seconds: float | None,
 ) -> Eigenpairs:
-    """Solve for a dask array of row blocks: on the workers, or in this process where n is small."""
-    from .on_dask import Chunked
-
+    """Solve for a dask array of row blocks; start again if a worker is lost with what no task can compute again."""
     seconds = math.inf if max_seconds is None else number(max_seconds, "max_seconds", least=0)
     deadline = time.monotonic() + seconds
+    return cluster.despite_losses(
+        lambda: _solve_on_dask(A, k, solver, tol, v0, seed, max_iter, deadline),
+        LOSSES,
+        f"an eigenproblem of {A.shape[0]} rows starts again",
+    )
+
+
+def _solve_on_dask(
+    A: Any,
+    k: int,
+    solver: str | Eigensolver,
+    tol: float,
+    v0: Any,
+    seed: int | np.random.Generator | None,
+    max_iter: int | None,
+    deadline: float,
+) -> Eigenpairs:
+    """Solve on the workers, or in this process where n is small."""
+    from .on_dask import Chunked
+
     blocks = Chunked(A)
     n = blocks.columns.n
     k = whole_number(k, "k", most=n, most_is="the number of rows of A")
@@ -186,7 +206,7 @@ def _top_on_dask(
         )
     if requested is None or choose(requested, n, k, tol, v0 is not None) is None:
         start = None if v0 is None else gathered(v0)
-        left = None if max_seconds is None else max(0.0, deadline - time.monotonic())
+        left = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
         found = top(
             blocks.in_memory(), k, solver="dense", tol=tol, v0=start, seed=seed, max_iter=max_iter, max_seconds=left
         )
@@ -201,7 +221,7 @@ def _top_on_dask(
         large = _solve(products, k_rest, lanczos_pairs, tol, start, generator(0 if seed is None else seed))
     solved = blocks.joined(pieces, large, masks, k)
     V = blocks.vectors(columns_of(solved.V).signed(solved.V))
-    return _concluded(solved, V, "lanczos", products, calls=2)
+    return _concluded(solved, V, "lanczos", products, calls=3)
 
 
 def _solve(

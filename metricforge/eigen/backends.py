@@ -199,4 +199,6 @@ def dense(products: Products, k: int, rng: np.random.Generator) -> Solved:
         w, V = w[n - k :], V[:, n - k :]
     w, V = w[::-1].copy(), V[:, ::-1].copy()
     products.spare += k
-    return Solved(w, V, np.linalg.norm(products(V) - V * w, axis=0), True)
+    R = products(V) - V * w
+    size = float(np.abs(R).max(initial=0)) or 1.0  # squares of entries beyond 1e154 overflow
+    return Solved(w, V, size * np.linalg.norm(R / size, axis=0), True)

@@ -4,26 +4,39 @@ Chunks are computed when a small matrix that depends on them is: one product, on
 round of tasks.
 
 What the scheduler keeps is enough to compute a lost chunk again: the tasks of a chunk and of all its ancestors, back to
-the rows of A and the seed.  A worker that dies in mid-iteration therefore changes nothing but the time, by at most that
-of the iteration so far.  A round has a few tasks per chunk, so few large chunks are best.
+the rows of A and the seed.  In long iterations these would become ever more, so a restart of the basis may end their
+history (`metricforge.rows.settle`); if a chunk of such a basis is lost, `metricforge.eigen.top` starts again.  A worker
+that dies in mid-iteration therefore changes nothing but the time, by at most that of the iteration so far.  A round has
+a few tasks per chunk, so few large chunks are best.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from operator import getitem
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..rows import Value, as_array, evaluate
-from .columns import Basis, Block, Columns, column_maxima, first_signs, random_rows, rotate_rows
+from ..rows import Value, as_array, evaluate, settle
+from .columns import (
+    Basis,
+    Block,
+    Columns,
+    column_maxima,
+    combine,
+    first_signs,
+    inner_products,
+    random_rows,
+    rotate_rows,
+)
 from .contract import Floats
 
 
-class PerChunk(list[Value]):
-    """Values, one per chunk."""
+class PerChunk(list[Any]):
+    """Values or other arguments of a step, one per chunk."""
 
 
 class Group:
@@ -96,11 +109,11 @@ class ChunkedColumns(Columns):
 
     def inner(self, X: Block, Y: Block) -> NDArray[Any]:
         """Return X'Y."""
-        return np.asarray(sum(self.fetched(_inner, X, Y)))
+        return np.asarray(self.several(("inner", X, Y))[0])
 
     def gram(self, X: Block) -> Floats:
         """Return X'X in float64."""
-        return np.asarray(sum(self.fetched(_gram, X)))
+        return np.asarray(self.several(("gram", X))[0])
 
     def times(self, X: Block, S: NDArray[Any]) -> Block:
         """Return XS."""
@@ -143,6 +156,60 @@ class ChunkedColumns(Columns):
         both = self.each(_rotated, V, AV, S, w)
         rows, squares = self.each(getitem, both, 0), self.each(getitem, both, 1)
         return self.block(rows, S.shape[1]), np.sqrt(np.sum(evaluate(rows, squares), axis=0))
+
+    def rows(self, X: Block, index: NDArray[Any]) -> NDArray[Any]:
+        """Return some rows."""
+        return np.asarray(self.several(("rows", X, index))[0])
+
+    def add_rows(self, X: Block, index: NDArray[Any], values: NDArray[Any]) -> Block:
+        """Return X with values added to some rows."""
+        mine, cuts = self._split(index)
+        parts = [values[i:j] for i, j in pairwise(cuts)]
+        return self.new(_add_rows, X.shape[1], X.dtype, X, PerChunk(mine), PerChunk(parts))
+
+    def _split(self, index: NDArray[Any]) -> tuple[list[NDArray[Any]], NDArray[Any]]:
+        """Return the rows of an ascending index in every chunk, by number within the chunk, and where they begin."""
+        starts = [part.start for part in self.ranges]
+        cuts = np.searchsorted(index, [*starts, self.n])
+        return [index[i:j] - start for (i, j), start in zip(pairwise(cuts), starts, strict=True)], cuts
+
+    def combined(self, blocks: Sequence[Block], weights: NDArray[Any]) -> Block:
+        """Return a sum of multiples of blocks."""
+        dtype = np.result_type(*(block.dtype for block in blocks))
+        return self.new(_combined, blocks[0].shape[1], dtype, self._lists(blocks), weights)
+
+    def dots(self, left: Sequence[Block], right: Sequence[Block]) -> Floats:
+        """Return the inner products of blocks."""
+        return np.asarray(self.several(("dots", left, right))[0])
+
+    def several(self, *requests: tuple[Any, ...], keep: Sequence[Block] = ()) -> list[Any]:
+        """Return the results of requests, in one round of tasks."""
+        c = len(self.sizes)
+        blocks = {id(value): value for block in keep for value in block.values()}
+        values: list[Value] = []
+        for name, *args in requests:
+            if name == "rows":
+                args[1] = PerChunk(self._split(args[1])[0])
+            lists = [a if isinstance(a, list) else [a] for a in args]
+            of = [block for each in lists for block in each if isinstance(block, RowChunks)]
+            blocks |= {id(value): value for block in of for value in block.values()}
+            parts = [self._lists(a) if isinstance(a, list) and not isinstance(a, PerChunk) else a for a in args]
+            values += self.each(_REQUESTS[name], *parts)
+        found = evaluate(list(blocks.values()), values)
+        parts = [found[i * c : (i + 1) * c] for i in range(len(requests))]
+        return [
+            np.concatenate(part) if name == "rows" else np.asarray(sum(part))
+            for (name, *_), part in zip(requests, parts, strict=True)
+        ]
+
+    def _lists(self, blocks: Sequence[Block]) -> PerChunk:
+        """Return the chunks of several blocks, as lists of lists."""
+        parts = [[[group.values[c] for group in block.groups] for block in blocks] for c in range(len(self.sizes))]
+        return PerChunk(parts)
+
+    def settle(self, *blocks: Block, always: bool = False) -> bool:
+        """Let the scheduler forget the tasks behind blocks."""
+        return settle([value for block in blocks for value in block.values()], always=always)
 
     def basis(self, size: int, dtype: Any, apart: Block | None) -> Basis:
         """Return an empty basis."""
@@ -190,6 +257,9 @@ class _Grown(Basis):
 
     def restart(self, S: Floats) -> None:
         self.blocks = [self.on.times(self.on.beside(*self.blocks), S)]
+
+    def settle(self, new: Block) -> None:
+        self.on.settle(*self.blocks, new)
 
 
 # --------------------------------------------------------------------------------------------- the steps, inside tasks
@@ -247,6 +317,27 @@ def _cast(X: Parts, dtype: str) -> NDArray[Any]:
 
 def _select(X: Parts, index: NDArray[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(_beside(X)[:, index])
+
+
+def _rows_of(X: Parts, index: NDArray[Any]) -> NDArray[Any]:
+    return np.hstack([part[index] for part in X])
+
+
+def _add_rows(X: Parts, index: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
+    wide = np.hstack(X)  # a copy
+    wide[index] += values
+    return wide
+
+
+def _combined(blocks: list[Parts], weights: NDArray[Any]) -> NDArray[Any]:
+    return combine([_beside(block) for block in blocks], weights)
+
+
+def _dots(left: list[Parts], right: list[Parts]) -> Floats:
+    return inner_products([_beside(block) for block in left], [_beside(block) for block in right])
+
+
+_REQUESTS: dict[str, Callable[..., Any]] = {"inner": _inner, "gram": _gram, "rows": _rows_of, "dots": _dots}
 
 
 def _largest(X: Parts) -> Floats:

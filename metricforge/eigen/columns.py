@@ -7,11 +7,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..rows import beat
 from .contract import Floats
 
 Block: TypeAlias = Any
@@ -21,6 +23,8 @@ RANDOM_ROWS = 4096
 """Rows that share one stream of random numbers."""
 _ROTATED_ROWS = 4096
 """Rows of the basis rotated at a time: their part of the basis stays in the cache."""
+_COMBINED = 2**14
+"""Entries of a block combined at a time: 128 kB."""
 
 
 class Basis(ABC):
@@ -48,6 +52,10 @@ class Basis(ABC):
     @abstractmethod
     def restart(self, S: Floats) -> None:
         """Replace Q by QS."""
+
+    @abstractmethod
+    def settle(self, new: Block) -> None:
+        """Let the scheduler forget the tasks behind Q and the next block, if these are many."""
 
 
 class Columns(ABC):
@@ -106,6 +114,34 @@ class Columns(ABC):
         """Return VS and the norms of the columns of AVS − VS diag(w); V must not be used afterwards."""
 
     @abstractmethod
+    def rows(self, X: Block, index: NDArray[Any]) -> NDArray[Any]:
+        """Return the rows of an ascending index, in this process."""
+
+    @abstractmethod
+    def add_rows(self, X: Block, index: NDArray[Any], values: NDArray[Any]) -> Block:
+        """Return X with values added to the rows of an ascending index; X must not be used afterwards."""
+
+    @abstractmethod
+    def combined(self, blocks: Sequence[Block], weights: NDArray[Any]) -> Block:
+        """Return Σ w_i X_i."""
+
+    @abstractmethod
+    def dots(self, left: Sequence[Block], right: Sequence[Block]) -> Floats:
+        """Return tr(X_i'Y_j) for all blocks X_i on the left and Y_j on the right."""
+
+    def several(self, *requests: tuple[Any, ...], keep: Sequence[Block] = ()) -> list[Any]:
+        """Return the results of requests such as ("inner", X, Y), in one round of tasks; also of gram, rows, dots.
+
+        The blocks in requests are computed and stay on the workers, and so do those in ``keep``.  Others between them
+        are computed again when they are needed again.
+        """
+        return [getattr(self, name)(*args) for name, *args in requests]
+
+    def settle(self, *blocks: Block, always: bool = False) -> bool:
+        """Let the scheduler forget the tasks behind blocks, if these are many, or always; return whether it does."""
+        return False  # in memory there are none
+
+    @abstractmethod
     def basis(self, size: int, dtype: Any, apart: Block | None) -> Basis:
         """Return an empty basis for at most ``size`` columns, which are orthogonal to the orthonormal ``apart``."""
 
@@ -132,6 +168,30 @@ def first_signs(V: Floats, largest: Floats) -> Floats:
     return signs
 
 
+def combine(blocks: Sequence[NDArray[Any]], weights: NDArray[Any]) -> NDArray[Any]:
+    """Return Σ w_i X_i, a few rows at a time, so that temporary arrays stay in the cache."""
+    out = np.empty(blocks[0].shape, dtype=np.result_type(*blocks))
+    step = max(1, _COMBINED // max(1, out.shape[1]))
+    for i in range(0, len(out), step):
+        rows = slice(i, i + step)
+        total = np.multiply(blocks[0][rows], weights[0], out=out[rows])
+        for X, w in zip(blocks[1:], weights[1:], strict=True):
+            total += w * X[rows]
+    return out
+
+
+def inner_products(left: Sequence[NDArray[Any]], right: Sequence[NDArray[Any]]) -> Floats:
+    """Return tr(X_i'Y_j), a few rows at a time, so that every block is read once."""
+    n, columns = left[0].shape
+    total = np.zeros((len(left), len(right)))
+    step = max(1, _COMBINED // max(1, columns))
+    for i in range(0, n, step):
+        X = [np.ascontiguousarray(block[i : i + step]).ravel() for block in left]
+        Y = [np.ascontiguousarray(block[i : i + step]).ravel() for block in right]
+        total += [[x @ y for y in Y] for x in X]
+    return total
+
+
 def column_maxima(X: NDArray[Any]) -> Floats:
     """Return the largest magnitude of every column, without an array of the shape of X; 0 without rows."""
     return np.asarray(np.maximum(X.max(axis=0, initial=0.0), -X.min(axis=0, initial=0.0)), dtype=np.float64)
@@ -146,6 +206,7 @@ def rotate_rows(V: Floats, AV: Floats, S: Floats, w: Floats, out: Floats) -> Flo
         rows = V[i : i + step] @ S
         out[i : i + step, :k] = rows
         squares += np.square(AV[i : i + step] @ S - rows * w).sum(axis=0)
+        beat(min(i + step, len(V)), len(V))
     return squares
 
 
@@ -207,6 +268,23 @@ class InMemory(Columns):
         squares = rotate_rows(V, AV, S, w, V)
         return V[:, : S.shape[1]], np.sqrt(squares)
 
+    def rows(self, X: Block, index: NDArray[Any]) -> NDArray[Any]:
+        """Return some rows."""
+        return np.asarray(X[index])
+
+    def add_rows(self, X: Block, index: NDArray[Any], values: NDArray[Any]) -> Block:
+        """Return X with values added to some rows."""
+        X[index] += values
+        return X
+
+    def combined(self, blocks: Sequence[Block], weights: NDArray[Any]) -> Block:
+        """Return a sum of multiples of blocks."""
+        return combine(blocks, weights)
+
+    def dots(self, left: Sequence[Block], right: Sequence[Block]) -> Floats:
+        """Return the inner products of blocks."""
+        return inner_products(left, right)
+
     def basis(self, size: int, dtype: Any, apart: Block | None) -> Basis:
         """Return an empty basis."""
         return _Stored(np.empty((self.n, size), dtype=dtype, order="F"), apart)
@@ -242,12 +320,16 @@ class _Stored(Basis):
         self._rotated(S, self.Q)
         self.used = S.shape[1]
 
+    def settle(self, new: Block) -> None:
+        """Do nothing: there are no tasks."""
+
     def _rotated(self, S: Floats, out: NDArray[Any]) -> NDArray[Any]:
         """Write Q[:, :len(S)] S into the first columns of ``out``, which may be Q, a few rows at a time."""
         S = S.astype(self.Q.dtype)
         for i in range(0, len(out), _ROTATED_ROWS):
             rows = slice(i, i + _ROTATED_ROWS)
             out[rows, : S.shape[1]] = self.Q[rows, : len(S)] @ S
+            beat(min(rows.stop, len(out)), len(out))
         return out
 
 

@@ -41,6 +41,7 @@ def complete(
     width, finished = on.search_width, False
     while True:
         w, V, residuals = rayleigh_ritz(products, _filled(products, V, k, rng), k)
+        on.settle(V)
         if products.stop():
             break
         # Only converged eigenvectors are excluded from the search; the others are where it starts.

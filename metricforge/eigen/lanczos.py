@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..rows import beat
 from .columns import Basis, Block, columns_of
 from .contract import Floats
 from .products import orthonormal
@@ -154,6 +155,7 @@ def thick_restart(
             continue
         yielded = products
         theta, S = np.linalg.eigh(H[:used, :used], UPLO="U")
+        beat(used, size)
         theta, S = theta[::-1], S[:, ::-1]
         end = S[span, :wanted]
         residuals = np.sqrt(np.maximum(0.0, np.sum(end * (G @ end), axis=0)))
@@ -162,6 +164,7 @@ def thick_restart(
             return
         if full:
             Q.restart(S[:, :keep])
+            Q.settle(new)
             H[:] = 0.0
             H[:keep, :keep] = np.diag(theta[:keep])
             used, previous = keep, 0

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..checks import first_rows
 from ..errors import InputError, SolverError
+from ..rows import beat
 from .columns import Block, Columns, InMemory, columns_of
 from .contract import Floats, Stop
 
@@ -96,6 +97,7 @@ class Products:
             self.error = error
             raise Stop from error
         self.n_products += columns
+        beat(self.n_products, max(self.n_products, self._limit))
         if single and self._single is not None:
             return Y
         return np.asarray(Y / unit, dtype=np.float32 if single else np.float64)

@@ -152,3 +152,13 @@ def test_a_backend_may_swallow_the_stop():
     with pytest.warns(ConvergenceWarning):
         found = top(hard(), 3, solver=stubborn, max_iter=60)
     np.testing.assert_allclose(found[0], np.diag(full(hard()))[:3], atol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e300, 1e160, 1e-200])
+def test_dense_residuals_neither_overflow_nor_vanish(scale, rng):
+    A = rng.normal(size=(30, 30))
+    A = A + A.T
+    with np.errstate(all="raise", under="ignore"):
+        w, V = top(scale * A, 30, solver="dense", tol=1e-300)
+    np.testing.assert_allclose(w / scale, np.linalg.eigvalsh(A)[::-1], atol=1e-12)
+    np.testing.assert_allclose(V.T @ V, np.eye(30), atol=1e-12)

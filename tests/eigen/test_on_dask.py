@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from metricforge import eigen
 from metricforge.eigen import row_blocks
 from metricforge.errors import InputError
-from metricforge.rows import as_array, evaluate
+from metricforge.rows import as_array, evaluate, values
 from metricforge.rows.values import Value
 
 
@@ -139,9 +139,11 @@ def test_bad_input_is_named(change, options, match):
         eigen.top(on_dask(A, [500, 300]), 4, **options)
 
 
-def test_a_worker_killed_in_mid_iteration_changes_nothing(monkeypatch):
+@pytest.mark.parametrize("deepest", [400, 20], ids=["tasks remembered", "tasks forgotten"])
+def test_a_worker_killed_in_mid_iteration_changes_nothing(monkeypatch, caplog, deepest):
     from distributed import Client, LocalCluster
 
+    monkeypatch.setattr(values, "DEEPEST", deepest)
     A = with_components(graph(1000))
     expected = eigen.top(on_dask(A, chunks(A.shape[0], 3)), 4, tol=1e-5)
     calls = 0
@@ -156,7 +158,10 @@ def test_a_worker_killed_in_mid_iteration_changes_nothing(monkeypatch):
             nonlocal calls
             calls += 1
             if calls == 40:  # 12 products of the norm, then a full basis of 16 blocks: it was restarted
-                os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+                # if tasks are forgotten, all workers: of a chunk that was sent, another one has a copy
+                running = list(client.run(os.getpid).values())
+                for worker in running[: 2 if deepest == 20 else 1]:
+                    os.kill(worker, signal.SIGKILL)
             return product(self, X, unit)
 
         monkeypatch.setattr(row_blocks.RowBlocks, "product", counted)
@@ -165,3 +170,30 @@ def test_a_worker_killed_in_mid_iteration_changes_nothing(monkeypatch):
         np.testing.assert_allclose(found[0], expected[0], atol=1e-13)
         np.testing.assert_allclose(found[1].compute(), expected[1].compute(), atol=1e-7)
     assert found.n_products == expected.n_products
+    # the basis of a restart that no task can compute again was lost, so the solve began anew
+    assert any("starts again" in message for message in caplog.messages) == (deepest == 20)
+
+
+def test_the_scheduler_forgets_the_tasks_of_long_iterations(monkeypatch):
+    from distributed import Client, LocalCluster
+
+    monkeypatch.setattr(values, "DEEPEST", 40)
+    A = graph(1000)
+    known = []
+    product = row_blocks.RowBlocks.product
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
+        Client(cluster),
+    ):
+
+        def counted(self, X, unit):
+            known.append(len(cluster.scheduler.tasks))
+            return product(self, X, unit)
+
+        monkeypatch.setattr(row_blocks.RowBlocks, "product", counted)
+        found = eigen.top(on_dask(A, [500, 500]), 12, tol=1e-9)
+    assert found.status == "converged"
+    assert len(known) > 60
+    # with every task remembered there are three times as many in the last quarter as in the first
+    quarter = len(known) // 4
+    assert max(known[-quarter:]) < 1.5 * max(known[:quarter])

@@ -11,6 +11,7 @@ from metricforge_plugins.krca.chunklets import groups_of
 from metricforge_plugins.simplenpkl.pairs import signed_pairs
 
 import metricforge as mf
+from metricforge.neighbors.partition import cell_count, sample_rows
 
 
 def five_classes(n):
@@ -44,3 +45,14 @@ def test_at_most_16_bytes_per_row(case):
     few, many = 300_000, 900_000
     peak_bytes(*CASES[case], 1000)  # imports and caches
     assert (peak_bytes(*CASES[case], many) - peak_bytes(*CASES[case], few)) / (many - few) <= 16
+
+
+def test_the_sample_of_a_search_by_cells_takes_few_bytes_per_row():
+    """simplenpkl draws n/25 rows for its graph, whose numbers alone take 8/25 of a byte per row."""
+
+    def sample(n):
+        return sample_rows(n, cell_count(n), 0)
+
+    few, many = 1_000_000, 3_000_000
+    sample(few)  # imports
+    assert (peak_bytes(int, sample, many) - peak_bytes(int, sample, few)) / (many - few) <= 2

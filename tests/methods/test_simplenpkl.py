@@ -6,11 +6,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from metricforge_plugins.simplenpkl import factored
 from metricforge_plugins.simplenpkl import graph as graph_module
 from metricforge_plugins.simplenpkl.extension import GraphExtension, RidgeExtension, ridge, unit_rows
 from metricforge_plugins.simplenpkl.factored import Factored, enlarged, smooth_directions
 from metricforge_plugins.simplenpkl.graph import graph_of, vectors
 from metricforge_plugins.simplenpkl.hinge import Dual, Model
+from metricforge_plugins.simplenpkl.laplacian import LaplacianInMemory
 from metricforge_plugins.simplenpkl.pairs import signed_pairs, uncertain_pairs
 from metricforge_plugins.simplenpkl.solver import SimpleNPKL
 from metricforge_plugins.simplenpkl.spectrum import (
@@ -267,7 +269,7 @@ def test_a_hinge_with_a_truncated_spectrum_is_not_called_optimal(squared):
     """A search that hands back three eigenpairs only, as if they were all: the gap refuses to close."""
     X, y = clusters(120, seed=1)
     pairs = signed_pairs(mf.Pairs.from_labels(y, components=0.7, seed=0), "degree")
-    L = graph_of(neighbors.graph(neighbors.search(X, 6)[0])).laplacian
+    L = graph_of(neighbors.graph(neighbors.search(X, 6)[0])).operator
 
     def three(A, k, **options):
         return positive_part(A, 3, solver="dense")
@@ -339,7 +341,7 @@ def test_a_limit_is_said_and_the_gap_stays_true(small, loss):
 def dense_dual(small, squared, B=44.0):
     """The dual on a graph of four neighbours, with every eigenvector of each eigenproblem."""
     X, pairs = small
-    L = graph_of(neighbors.graph(neighbors.search(X, 4)[0])).laplacian
+    L = graph_of(neighbors.graph(neighbors.search(X, 4)[0])).operator
     return Dual(
         L, signed_pairs(pairs, "degree"), 2.0, B, squared, lambda A, k, **_: positive_part(A, None, solver="dense")
     )
@@ -366,7 +368,7 @@ def test_the_gradient_of_the_dual(small, squared):
 def test_the_model_is_its_definition(small, squared, q):
     """M(α) = P'AP + X'X/c by dense matrices, its gradient by differences; with a full P the model is the dual."""
     dual = dense_dual(small, squared)
-    relations, L = dual.pairs, dual.laplacian
+    relations, L = dual.pairs, dual.laplacian.L
     rng = np.random.default_rng(0)
     center, alpha = 0.2 + rng.random((2, relations.p))
     P = np.linalg.qr(rng.normal(size=(44, q)))[0]
@@ -401,7 +403,9 @@ def test_the_model_touches_the_dual_and_bounds_it_from_above_without_curvature(s
     P = dual.last.V
     assert 0 < P.shape[1] < 44
     for c in (0.1, 10.0):
-        value, agreement, E = Model(dual, center, P, c).evaluate(center)
+        model = Model(dual, center, P, c)
+        value, agreement, factor = model.evaluate(center)
+        E = model.kernel(factor)
         assert value == pytest.approx(height, rel=1e-10)
         assert_allclose(dual.linear(center)[1] - agreement, slope, atol=1e-9)
         assert_allclose(E @ E.T, (P * dual.last.w) @ P.T, atol=1e-9)
@@ -445,15 +449,23 @@ def test_the_gradient_in_the_factor_is_that_of_the_augmented_lagrangian(small, s
     problem.multiplier = 0.3
     rng = np.random.default_rng(0)
     E = 0.9 * rng.normal(size=(44, 3))
-    assert problem.excess(E)[0] > 0  # the bound is exceeded, so its term counts
-    value, gradient = problem.evaluate(E)
+    point = problem.at(E)
+    assert problem.excess(np.sum(point.G**2)) > 0  # the bound is exceeded, so its term counts
+    value, gradient = point.value(), point.gradient()
     K = E @ E.T
     pull = problem.multiplier + problem.penalty * (np.sum(K * K) - 30) / (2 * np.sqrt(30))
     bound = (pull**2 - problem.multiplier**2) / (2 * problem.penalty)
-    assert value == pytest.approx(np.sum(dual.laplacian.toarray() * K) + problem.loss(E)[0] + bound)
+    assert value == pytest.approx(np.sum(dual.laplacian.L.toarray() * K) + problem.loss(point.agreement)[0] + bound)
     for _ in range(5):
         H = rng.normal(size=E.shape)
-        ahead, behind = problem.evaluate(E + 1e-6 * H)[0], problem.evaluate(E - 1e-6 * H)[0]
+        ahead, behind = problem.at(E + 1e-6 * H).value(), problem.at(E - 1e-6 * H).value()
+        line, after = point.along(H)
+        for step in (0.0, 1e-6, 0.3):
+            assert line(step)[0] == pytest.approx(problem.at(E + step * H).value())
+            assert after(step).value() == pytest.approx(line(step)[0])
+            assert line(step)[1] == pytest.approx(
+                (line(step + 1e-6)[0] - line(step - 1e-6)[0]) / 2e-6, rel=1e-5, abs=1e-5
+            )
         assert np.sum(gradient * H) == pytest.approx((ahead - behind) / 2e-6, rel=1e-5, abs=1e-5)
 
 
@@ -462,7 +474,7 @@ def test_the_gradient_in_the_factor_is_that_of_the_augmented_lagrangian(small, s
 def test_the_gap_closes_whether_the_bound_binds_or_not(squared, tol, share):
     """From a bound that binds to one far beyond the longest kernel of use."""
     X, y = clusters(150, classes=3, seed=2, apart=2.0)
-    L = graph_of(neighbors.graph(neighbors.search(X, 6)[0])).laplacian
+    L = graph_of(neighbors.graph(neighbors.search(X, 6)[0])).operator
     relations = signed_pairs(mf.Pairs.from_labels(y, components=0.7, seed=0), "degree")
     dual = Dual(L, relations, 2.0, share * 150**2, squared, tol=tol)
     assert dual.solve(200)
@@ -483,7 +495,7 @@ def test_columns_that_vanish_are_dropped_and_missing_directions_added():
 
 def test_a_kernel_of_any_length_is_made_feasible(small):
     dual, pairs = dense_dual(small, True), small[1]
-    relations, L = dual.pairs, dual.laplacian
+    relations, L = dual.pairs, dual.laplacian.L
     dual.evaluate(np.zeros(relations.p))
     K = dual.best[1] * (dual.best[0].V * dual.best[0].w) @ dual.best[0].V.T
     assert dual.upper == pytest.approx(value_of(K, L.toarray(), listed(pairs, "degree"), 2.0, "squared_hinge"))
@@ -503,7 +515,7 @@ def test_a_kernel_of_any_length_is_made_feasible(small):
 def test_where_the_bound_does_not_bind_the_kernel_is_shortened():
     """B far beyond what the pairs ask for: K(α) is too long, and a part of it has the lower value."""
     X, pairs = clusters(30, apart=8.0)[0], mf.Pairs([(0, 1), (2, 3)], n=30)
-    L = graph_of(neighbors.graph(neighbors.search(X, 4)[0])).laplacian
+    L = graph_of(neighbors.graph(neighbors.search(X, 4)[0])).operator
     dual = Dual(
         L, signed_pairs(pairs, "degree"), 1.0, 1e8, True, lambda A, k, **_: positive_part(A, None, solver="dense")
     )
@@ -698,7 +710,7 @@ def test_no_positive_eigenvalue_names_the_smallest_c():
                 graph="union",
             )
     relations = signed_pairs(pairs, "degree")
-    L = graph_of(neighbors.graph(neighbors.search(X, 4)[0], kind="union")).laplacian
+    L = graph_of(neighbors.graph(neighbors.search(X, 4)[0], kind="union")).operator
     assert smallest_weight(L, relations, 0.01) == pytest.approx(least, rel=1e-2)
 
 
@@ -1151,7 +1163,7 @@ def test_the_search_for_the_smallest_weight_ends():
     rows = np.zeros(1, dtype=int)
     nothing = SimpleNamespace(w=np.zeros(1), matrix=lambda w: sparse.csr_array((5, 5)), i=rows, j=rows)
     laplacian = sparse.csr_array(np.diag([1.0, 1.0, 1.0, 1.0, 1.0]))
-    assert smallest_weight(laplacian, nothing, 2.0) == np.inf
+    assert smallest_weight(LaplacianInMemory(laplacian), nothing, 2.0) == np.inf
 
 
 @pytest.mark.parametrize(("X", "kernel"), [(np.zeros((30, 3)), "linear"), (np.ones((30, 3)), "rbf(gamma=1.0)")])
@@ -1183,3 +1195,90 @@ def test_a_tiny_gram_matrix_is_refused_without_a_warning(rng):
     F = rng.normal(size=(13, 3))
     with pytest.raises(InputError, match="multiply"):
         mf.learn(1e-200 * F @ F.T, np.arange(13) % 3, method="simplenpkl", kernel=mf.kernels.Precomputed())
+
+
+@pytest.mark.filterwarnings("ignore::metricforge.errors.ConvergenceWarning")
+def test_the_smoothing_of_the_hinge_is_not_reduced_for_ever(monkeypatch):
+    """A tolerance below rounding asked for a smoothing of 0, which means another loss, and never got there."""
+    monkeypatch.setattr(factored, "STEPS", 20)
+    smoothed, seen = Factored.loss, []
+
+    def loss(self, E):
+        value, alpha = smoothed(self, E)
+        seen.append(self.smoothing)
+        return value - 1e-6, alpha  # as if rounding kept it from the true loss
+
+    monkeypatch.setattr(Factored, "loss", loss)
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(30, 3)), rng.integers(0, 3, size=30)
+    pairs = mf.Pairs.from_labels(y, n_pairs=60, seed=3)
+    options = {"loss": "hinge", "B": "unbounded", "C": 1.0, "tol": 1e-300}
+    report = mf.learn(X, pairs, method="simplenpkl", max_iter=40, **options).report
+    assert report.status in ("stalled", "iteration_limit")
+    assert 0.1 * factored.SHARPEST < min(seen) <= factored.SHARPEST
+
+
+@pytest.mark.filterwarnings("ignore::metricforge.errors.ConvergenceWarning")
+def test_rounds_without_progress_end_the_search_for_a_factor(monkeypatch):
+    monkeypatch.setattr(factored, "STEPS", 20)
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(14, 3)), rng.integers(0, 2, size=14)
+    pairs = mf.Pairs.from_labels(y, n_pairs=30, seed=1)
+    options = {"loss": "hinge", "B": 1e4, "C": 1.0, "tol": 1e-300}
+    report = mf.learn(X, pairs, method="simplenpkl", max_iter=10**9, **options).report
+    assert report.status == "stalled"
+
+
+def test_an_unbounded_kernel_has_a_largest_bound_that_is_tried(monkeypatch):
+    """The bound grows while it is active, and here it always seems to be."""
+    plain, bounds = SimpleNPKL._hinge, []
+
+    def hinge(self, problem, graph, pairs, B, find):
+        bounds.append(B)
+        found = plain(self, problem, graph, pairs, B, find)
+        return found._replace(squares=2.0 * B, converged=True)
+
+    monkeypatch.setattr(SimpleNPKL, "_hinge", hinge)
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(14, 3)), rng.integers(0, 2, size=14)
+    pairs = mf.Pairs.from_labels(y, n_pairs=30, seed=1)
+    mf.learn(X, pairs, method="simplenpkl", loss="squared_hinge", B="unbounded", tol=1e-2)
+    assert 1e4 * 14**2 <= bounds[-1] < 8e4 * 14**2
+    assert len(bounds) < 20
+
+
+def test_the_extension_keeps_its_digits_beside_a_large_offset(rng):
+    X = rng.normal(size=(50, 2))
+    y = np.arange(50) % 2
+    i, j = np.triu_indices(50, 1)
+    same = y[i] == y[j]
+    pairs = np.column_stack([i, j])
+    hint = mf.Pairs(pairs[same][::7], pairs[~same][::7], n=50)
+    moved = X + 2.0**20  # the sum is exact up to 2**-33
+    first, second = (
+        mf.learn(A, hint, method="simplenpkl", kernel=mf.kernels.Linear()) for A in (moved - 2.0**20, moved)
+    )
+    D = first.distance(moved - 2.0**20)
+    assert_allclose(second.distance(moved), D, atol=1e-8 * D.max())
+
+
+def test_a_pair_that_cancels_an_edge_keeps_both_rows():
+    # the edge of rows 2 and 3 has the weight 1/2 in L, and so has their pair in A
+    first = [1.069, 2.802, 1.725, 2.115, 0.317, 2.76, 0.269, 1.625, -1.08, 0.647]
+    X = np.column_stack([first, [0.607, 0.727, 2.023, 3.524, -2.491, 1.565, -0.049, 1.186, 0.152, 0.084]])
+    pairs = mf.Pairs([[1, 7], [1, 9], [6, 8]], [[2, 3]], n=10)
+    options = {"n_neighbors": 4, "pair_weights": "uniform", "n_components": None, "normalize": False}
+    report = mf.learn(
+        X, pairs, method="simplenpkl", kernel=RBF("median"), loss="squared_hinge", C=2.0, B=10.0, **options
+    ).report
+    K = report["embedding"] @ report["embedding"].T
+    S = np.zeros((10, 10))
+    near = np.argsort(np.square(X[:, None] - X[None]).sum(axis=2) + 1e9 * np.eye(10), axis=1)[:, :4]
+    S[np.arange(10)[:, None], near] = 1
+    S = np.minimum(S, S.T)
+    scale = np.divide(1, np.sqrt(S.sum(axis=1)), out=np.zeros(10), where=S.any(axis=1))
+    L = np.diag(S.any(axis=1).astype(float)) - scale[:, None] * S * scale
+    i, j = np.array([[1, 7], [1, 9], [6, 8], [2, 3]]).T
+    short = np.maximum(0, 1 - np.array([1, 1, 1, -1]) * K[i, j])
+    assert report["objective"] == pytest.approx((L * K).sum() + 2.0 * (short**2).sum() / 2, rel=1e-9)
+    assert any("1 row(s) are at the origin" in note for note in report["notes"])

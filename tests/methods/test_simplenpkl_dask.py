@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import pickle
+import signal
+
 import numpy as np
 import pytest
-from metricforge_plugins.simplenpkl import chunked_graph, graph
+from metricforge_plugins.simplenpkl import chunked_graph, descent, graph
 
 import metricforge as mf
-from metricforge.errors import InputError, MemoryBudgetError
-from metricforge.rows import as_dask, gathered
+from metricforge.errors import InputError
+from metricforge.rows import as_dask, gathered, values
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +22,7 @@ def few_rows_are_many(monkeypatch):
     monkeypatch.setattr(chunked_graph, "block_sizes", lambda n: (n // 3, n // 4, n - n // 3 - n // 4))
 
 
-def case(n=700, apart=6):
+def case(n=700, apart=6, labelled=150):
     """Return rows of six clusters, some of which are far from all others, and pairs among the others."""
     rng = np.random.default_rng(0)
     centres = 6 * rng.standard_normal((6, 3))
@@ -26,8 +30,8 @@ def case(n=700, apart=6):
     X = centres[y] + rng.standard_normal((n, 3))
     X[-apart:] = 1e3 * np.arange(1, apart + 1)[:, None]
     known = np.full(n, np.nan)
-    known[:150] = y[:150] % 3
-    return X, mf.Pairs.from_labels(known, n_pairs=150, seed=0)
+    known[:labelled] = y[:labelled] % 3
+    return X, mf.Pairs.from_labels(known, n_pairs=labelled, seed=0)
 
 
 def learn(X, pairs, **options):
@@ -97,21 +101,55 @@ def test_blocks_are_few_and_fit_a_task(monkeypatch):
     assert len(sizes) == 20
 
 
-def test_hinge_losses_gather_the_graph():
-    X, pairs = case()
-    there = learn(as_dask(X, (130, -1)), pairs, loss="squared_hinge", tol=1e-4)
-    here = learn(X, pairs, loss="squared_hinge", tol=1e-4)
-    assert isinstance(there.report.embedding, np.ndarray)
-    assert there.report.objective == pytest.approx(here.report.objective, rel=1e-9)
-    assert any("solves in this process" in note for note in there.report.notes)
-    assert not any("solves in this process" in note for note in here.report.notes)
+@pytest.mark.parametrize(
+    ("options", "rel"),
+    [
+        # eigenvectors and a bundle: the same numbers but for rounding
+        ({"loss": "squared_hinge", "tol": 1e-6}, 1e-8),
+        ({"loss": "hinge", "tol": 1e-4}, 1e-8),
+        # a factor of the kernel by L-BFGS, where rounding changes the path: the same value to the tolerance
+        ({"loss": "squared_hinge", "tol": 1e-2, "B": 5e4, "n_components": None}, 1e-2),
+        ({"loss": "hinge", "steps": "best-response", "max_iter": 2, "tol": 1e-2}, 1e-8),
+    ],
+    ids=["squared", "plain", "slack", "published"],
+)
+@pytest.mark.filterwarnings("ignore::metricforge.errors.ConvergenceWarning")
+def test_hinge_losses_are_solved_on_the_workers(options, rel):
+    X, pairs = case(n=420)
+    options = {"C": 2.0, **options}
+    here, there = learn(X, pairs, **options), learn(as_dask(X, (130, -1)), pairs, **options)
+    one, two = here.report, there.report
+    assert not isinstance(two.embedding, np.ndarray)
+    for name in ("status", "edges", "pairs", *(["n_iter"] if rel == 1e-8 else [])):
+        assert one[name] == two[name], name
+    assert two.objective == pytest.approx(one.objective, rel=rel)
+    assert two.lower_bound == pytest.approx(one.lower_bound, rel=max(1e-6, rel))
+    assert two.lower_bound <= one.objective * (1 + 1e-9)
+    if rel == 1e-8:
+        E, F = one.embedding, gathered(two.embedding)
+        np.testing.assert_allclose(F @ F.T, E @ E.T, atol=1e-5 * np.abs(E).max() ** 2)
+        np.testing.assert_allclose(there.distance(X[:50], X[50:90]), here.distance(X[:50], X[50:90]), atol=2e-5)
+        # new rows are embedded on the workers as well
+        new = as_dask(X[::3] + 0.1, (60, -1))
+        np.testing.assert_allclose(gathered(there.transform(new)), here.transform(X[::3] + 0.1), atol=1e-4)
 
 
-def test_hinge_losses_say_what_does_not_fit(monkeypatch):
-    X, pairs = case()
-    monkeypatch.setenv("METRICFORGE_MEMORY", "1MB")  # 700 rows need 1.1
-    with pytest.raises(MemoryBudgetError, match=r'gathered in this process.*use loss="linear"'):
-        learn(as_dask(X, (130, -1)), pairs, loss="hinge")
+@pytest.mark.filterwarnings("ignore::metricforge.errors.ConvergenceWarning")
+def test_hinge_losses_send_few_numbers_to_this_process(monkeypatch):
+    """What the solver fetches from the workers depends on pairs and directions, not on the number of rows."""
+    fetched = []
+    results = values.cluster.results
+
+    def counted(found):
+        out = results(found)
+        fetched.append(len(pickle.dumps(out)))
+        return out
+
+    monkeypatch.setattr(values.cluster, "results", counted)
+    X, pairs = case(n=1500, labelled=20)
+    learn(as_dask(X, (500, -1)), pairs, loss="squared_hinge", tol=1e-2, B=5e4, C=2.0, max_iter=2)
+    assert len(fetched) > 100
+    assert max(fetched) < 8 * 8 * len(X)  # a block has 8 columns or more; this is the basis times itself
 
 
 def test_a_weight_that_gives_no_kernel_is_an_error():
@@ -126,3 +164,36 @@ def test_a_saved_metric_has_no_chunks(tmp_path):
     metric = learn(as_dask(X, (130, -1)), pairs)
     metric.save(tmp_path / "one.metric")
     np.testing.assert_allclose(mf.load(tmp_path / "one.metric").transform(X[:9]), metric.transform(X[:9]))
+
+
+def test_a_worker_killed_in_a_hinge_loss_changes_nothing(monkeypatch, caplog):
+    from distributed import Client, LocalCluster
+
+    X, pairs = case(n=300, labelled=20)
+    options = {"loss": "squared_hinge", "tol": 1e-2, "B": 5e4, "C": 2.0, "n_components": None}
+    expected = learn(X, pairs, **options).report
+    monkeypatch.setattr(values, "DEEPEST", 30)  # a few steps
+    steps = 0
+    add = descent.Memory.add
+
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=50) as local,
+        Client(local) as client,
+    ):
+
+        def counted(*args):
+            nonlocal steps
+            steps += 1
+            if steps == 6:
+                os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
+            return add(*args)
+
+        monkeypatch.setattr(descent.Memory, "add", counted)
+        found = learn(as_dask(X, (100, -1)), pairs, **options).report
+        assert gathered(found.embedding).shape == (300, found.embedding.shape[1])
+    assert steps > 6
+    assert found.status == expected.status == "optimal"
+    assert found.objective == pytest.approx(expected.objective, rel=1e-2)
+    assert found.lower_bound <= expected.objective
+    # eigenvectors pass through this process after each eigenproblem, so no task can compute them again
+    assert any("goes on from its best point" in message for message in caplog.messages)

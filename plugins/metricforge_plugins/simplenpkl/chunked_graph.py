@@ -11,9 +11,11 @@ import numpy as np
 
 from metricforge import eigen
 from metricforge import rows as _rows
+from metricforge.eigen import Block, ChunkedColumns, PerChunk, RowBlocks
 from metricforge.kernels.arithmetic import inverse_root
 from metricforge.rows import Array, Value, as_array, chunk_values, evaluate
 
+from .laplacian import Laplacian
 from .pairs import SignedPairs
 from .unit import unit_rows
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 ROW_BYTES = 1500
 """Memory per row in a task of the eigenproblem: the graph, some columns of the basis, the rows that a block needs."""
+SETTLED_COLUMNS = 8
+"""Columns of eigenvectors that pass through this process at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,20 +57,14 @@ class ChunkedGraph:
         """Return the pairs by position, which is the row number here."""
         return pairs
 
-    def matrix(self, pairs: SignedPairs, alpha: Array) -> Any:
-        """Return A = Σ α_ij t_ij (E_ij + E_ji)/2 − L as a dask array of row blocks, which stay on the workers."""
-        entries = pairs.entries(alpha)
-        made = []
-        for block, (start, stop) in zip(self.blocks, pairwise(self._bounds()), strict=True):
-            mine = (entries[0] >= start) & (entries[0] < stop)
-            own = tuple(part[mine] for part in entries)
-            made.append(Value(_matrix_block, block, list(self.counts), start, own))
-        evaluate(made, [])
-        return as_array(made, self.sizes, sum(self.sizes), _empty_matrix())
+    @property
+    def operator(self) -> ChunkedLaplacian:
+        """The Laplacian, on the workers."""
+        return ChunkedLaplacian(self)
 
     def embedded(self, V: Any, scale: Array, pairs: SignedPairs, normalize: bool) -> Any:
         """Return V diag(scale) as a dask array; rows that no path connects with a pair are 0."""
-        A = self.matrix(pairs, np.ones(pairs.p))
+        A = self.operator.matrix(pairs, np.ones(pairs.p))
         there = eigen.connected_rows(A, np.unique([pairs.i, pairs.j]))
         parts = zip(chunk_values(V), chunk_values(there), strict=True)
         made = [Value(_embedded_block, rows, mask, scale, normalize) for rows, mask in parts]
@@ -82,8 +80,53 @@ class ChunkedGraph:
         """Return values by row number, in this process."""
         return np.asarray(_rows.gathered(values))
 
-    def _bounds(self) -> list[int]:
-        return [int(bound) for bound in np.cumsum([0, *self.sizes])]
+
+class ChunkedLaplacian(Laplacian):
+    """The Laplacian of a graph in row blocks."""
+
+    here = False
+
+    def __init__(self, graph: ChunkedGraph) -> None:
+        self.graph = graph
+        self.columns = self._chunks = ChunkedColumns(graph.sizes)
+        self.trace = float(sum(graph.sizes) - graph.isolated)
+        self._blocks: RowBlocks | None = None
+
+    def times(self, X: Block) -> Block:
+        """Return LX."""
+        if self._blocks is None:
+            counts = list(self.graph.counts)
+            starts = [rows.start for rows in self._chunks.ranges]
+            blocks = self._chunks.each(_laplacian_block, PerChunk(self.graph.blocks), PerChunk(starts), counts)
+            self._blocks = RowBlocks(blocks, self.graph.sizes)
+        return self._blocks.product(X, 1.0)
+
+    def matrix(self, pairs: SignedPairs, alpha: Array) -> Any:
+        """Return A(α) as a dask array of row blocks, which stay on the workers."""
+        entries, counts = pairs.entries(alpha), list(self.graph.counts)
+        made = []
+        for block, rows in zip(self.graph.blocks, self._chunks.ranges, strict=True):
+            mine = (entries[0] >= rows.start) & (entries[0] < rows.stop)
+            own = tuple(part[mine] for part in entries)
+            made.append(Value(_matrix_block, block, rows.start, counts, own))
+        evaluate(made, [])
+        return as_array(made, self.graph.sizes, self._chunks.n, _empty_matrix())
+
+    def block(self, V: Any, r: int) -> Block:
+        """Return the first r columns."""
+        return self._chunks.select(self._chunks.block(chunk_values(V), V.shape[1]), slice(r))
+
+    def array(self, X: Block) -> Any:
+        """Return a block as a dask array."""
+        return self._chunks.array(X)
+
+    def settled(self, V: Any, r: int) -> Any:
+        """Return the first r columns without their history, a few at a time: they pass through this process."""
+        on, X = self._chunks, self.block(V, r)
+        groups = [on.select(X, slice(i, i + SETTLED_COLUMNS)) for i in range(0, r, SETTLED_COLUMNS)]
+        for group in groups:
+            on.settle(group, always=True)
+        return on.array(on.beside(*groups)) if groups else V[:, :r]
 
 
 def block_sizes(n: int) -> tuple[int, ...]:
@@ -158,8 +201,8 @@ def _totals(counts: Array) -> tuple[int, int]:
     return int(counts.sum()), int(np.count_nonzero(counts == 0))
 
 
-def _matrix_block(block: csr_array, counts: list[Array], start: int, entries: tuple[Array, Array, Array]) -> csr_array:
-    """Return rows of the pairs minus those of L = P − D^-1/2 S D^-1/2, eq. (3)."""
+def _laplacian_block(block: csr_array, start: int, counts: list[Array]) -> csr_array:
+    """Return rows of L = P − D^-1/2 S D^-1/2, eq. (3)."""
     from scipy.sparse import csr_array
 
     size, n = block.shape
@@ -168,10 +211,17 @@ def _matrix_block(block: csr_array, counts: list[Array], start: int, entries: tu
     data = np.repeat(scale[start : start + size], mine) * scale[block.indices]
     smooth = csr_array((data, block.indices, block.indptr), shape=block.shape)
     where = np.flatnonzero(mine)
-    diagonal = csr_array((np.ones(len(where)), (where, where + start)), shape=(size, n))
+    return csr_array(csr_array((np.ones(len(where)), (where, where + start)), shape=(size, n)) - smooth)
+
+
+def _matrix_block(block: csr_array, start: int, counts: list[Array], entries: tuple[Array, Array, Array]) -> csr_array:
+    """Return rows of the pairs minus those of L."""
+    from scipy.sparse import csr_array
+
     rows, columns, values = entries
-    pairs = csr_array((values, (rows - start, columns)), shape=(size, n))
-    return csr_array(pairs + smooth - diagonal)
+    return csr_array(
+        csr_array((values, (rows - start, columns)), shape=block.shape) - _laplacian_block(block, start, counts)
+    )
 
 
 def _embedded_block(V: Array, there: Array, scale: Array, normalize: bool) -> Array:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from metricforge import rows as _rows
-from metricforge.checks import whole_number
+from metricforge.checks import flag, whole_number
 from metricforge.errors import InputError
 from metricforge.kernels import ExplicitKernel, FittedKernel, Kernel, OverRows
 from metricforge.rows import Array
@@ -64,6 +64,7 @@ class RidgeExtension(OverFeatures, Extension):
     unit: bool
 
     def __post_init__(self) -> None:
+        flag(self.unit, "unit")
         m, r = self.map.columns, np.size(self.offset)
         if np.shape(self.offset) != (r,) or np.shape(self.weights) != (m, r):
             raise InputError(
@@ -99,15 +100,15 @@ def ridge(map: FeatureMap, X: Any, E: Any, unit: bool) -> tuple[RidgeExtension, 
     Rows that neither the graph nor the pairs determine (e_i = 0) are ignored.  Returns the extension and the share of
     the variance of E that it explains.  Cost: one pass over X, O(n m²) time, O(m²) memory and a block of rows.
     """
-    moments = _rows.fold(_Moments(map), _added, X, E)
-    n, sum_f, sum_e, FF, FE, EE = moments
+    origin = map.block(_rows.gathered(X[:1]))[0]
+    n, sum_f, sum_e, FF, FE, EE = _rows.fold(_Moments(map, origin), _added, X, E)
     mean_f, mean_e = sum_f / n, sum_e / n
     FF = FF - n * np.outer(mean_f, mean_f)
     FE = FE - n * np.outer(mean_f, mean_e)
     total = EE - n * float(mean_e @ mean_e)
     s, U = np.linalg.eigh((FF + FF.T) / 2)
     s = np.maximum(s, 0.0)
-    if not s[-1] > ZERO_VARIANCE * (s[-1] + n * float(mean_f @ mean_f)):
+    if not s[-1] > ZERO_VARIANCE * (s[-1] + n * float(np.square(origin + mean_f).sum())):
         raise InputError(
             "kernel: all rows with a place in the embedding have the same features under the base kernel, so the "
             "embedding cannot be extended to other rows; choose another kernel"
@@ -128,21 +129,25 @@ def ridge(map: FeatureMap, X: Any, E: Any, unit: bool) -> tuple[RidgeExtension, 
     best = int(np.flatnonzero(score <= (1 + 1e-4) * score.min())[-1])
     R = U @ ((U.T @ FE) / (s + rho[best])[:, None])
     explained = 1.0 - float(left[best]) / total if total > 0 else 0.0
-    return RidgeExtension(map, R, mean_e - mean_f @ R, unit), float(explained)
+    return RidgeExtension(map, R, mean_e - (origin + mean_f) @ R, unit), float(explained)
 
 
 @dataclass(frozen=True, eq=False)
 class _Moments:
-    """The sums over a chunk of rows that ridge regression needs: numbers, means and products of φ and e."""
+    """The sums over a chunk of rows that ridge regression needs: numbers, means and products of φ and e.
+
+    φ is measured from the features of one row: beside a large offset, the products lose the digits of the differences.
+    """
 
     map: FeatureMap
+    origin: Array
 
     def __call__(self, X: Any, E: Array) -> tuple[Any, ...]:
         m, r = self.map.columns, E.shape[1]
         sums: tuple[Any, ...] = (0, np.zeros(m), np.zeros(r), np.zeros((m, m)), np.zeros((m, r)), 0.0)
         for part in _rows.blocks(len(E), 8 * (m + (_rows.width(X) or 1))):
             known = np.flatnonzero(E[part].any(axis=1))
-            F, e = self.map.block(X[part])[known], E[part][known]
+            F, e = self.map.block(X[part])[known] - self.origin, E[part][known]
             sums = _added(
                 [sums, (len(known), F.sum(axis=0), e.sum(axis=0), F.T @ F, F.T @ e, float(np.square(e).sum()))]
             )
@@ -187,6 +192,7 @@ class GraphExtension(OverRows, Extension):
         if np.ndim(self.vectors) != 2 or len(self.vectors) != n:
             raise InputError(f"vectors must have {n} rows, one per training row, got shape {np.shape(self.vectors)}")
         whole_number(self.n_neighbors, "n_neighbors", most=n)
+        flag(self.unit, "unit")
 
     def features(self, X: Any) -> Array:
         """Return the sums over the nearest training rows; O(n d) time per row."""

@@ -16,6 +16,7 @@ from metricforge.rows import Array
 from metricforge.space import Space, explicit_map, explicit_width
 
 from .chunked_graph import ChunkedGraph, chunked_graph
+from .laplacian import LaplacianInMemory
 from .pairs import SignedPairs
 from .unit import unit_rows
 
@@ -69,9 +70,10 @@ class NeighborGraph:
         """Return the pairs by position."""
         return pairs.renumbered(self.positions(np.arange(len(self.order))))
 
-    def matrix(self, pairs: SignedPairs, alpha: Array) -> csr_array:
-        """Return A = Σ α_ij t_ij (E_ij + E_ji)/2 − L, for pairs by position."""
-        return pairs.matrix(alpha) - self.laplacian
+    @property
+    def operator(self) -> LaplacianInMemory:
+        """The Laplacian, for pairs by position."""
+        return LaplacianInMemory(self.laplacian)
 
     def embedded(self, V: Array, scale: Array, pairs: SignedPairs, normalize: bool) -> Array:
         """Return V diag(scale) in the order of the rows of X; rows that no path connects with a pair are 0."""
@@ -94,17 +96,15 @@ class NeighborGraph:
 
 
 def neighbor_graph(
-    space: Space, k: int, kind: Literal["mutual", "union"], seed: int, recall: float = 0.95, chunked: bool = False
+    space: Space, k: int, kind: Literal["mutual", "union"], seed: int, recall: float = 0.95
 ) -> NeighborGraph | ChunkedGraph:
     """Connect each row with its k nearest (mutual: if each is among the nearest of the other), ties by row number.
 
-    With ``chunked`` the graph of many dask rows stays on the workers.
-
-    Many rows are searched approximately, to the given recall.  Cost: that of the search; then O(nk) time and at most 28
-    bytes per neighbour.
+    Many rows are searched approximately, to the given recall.  The graph of many dask rows stays on the workers.  Cost:
+    that of the search; then O(nk) time and at most 28 bytes per neighbour.
     """
     (lists, _), found = nearest_rows(space, k, seed, recall)
-    if chunked and _rows.is_dask(lists) and space.n > GATHERED_ROWS:
+    if _rows.is_dask(lists) and space.n > GATHERED_ROWS:
         return chunked_graph(lists, kind, found)
     return graph_of(neighbors.graph(_rows.gathered(lists), kind=kind), found)
 
@@ -138,7 +138,7 @@ def connected_to_pairs(laplacian: csr_array, pairs: SignedPairs) -> Array:
 
     _, component = connected_components(pairs.matrix(np.ones(pairs.p)) - laplacian, directed=False)
     there = np.zeros(component.max() + 1, dtype=bool)
-    there[component[pairs.i]] = True
+    there[component[pairs.i]] = there[component[pairs.j]] = True  # both: an edge and a pair may cancel to no entry
     return np.asarray(there[component])
 
 

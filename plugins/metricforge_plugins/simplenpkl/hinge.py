@@ -3,26 +3,30 @@
 Each step maximises a small model of the dual: a spectral bundle method (C. Helmberg and F. Rendl, SIAM J. Optim. 10(3),
 2000), here with the curvature from outside the bundle.  The model only proposes the next point: both bounds of the
 certificate come from eigenproblems of A and from feasible K.
+
+Eigenvectors and directions are blocks of n rows, in memory or on the workers (see `laplacian`).  The model needs their
+rows at the pairs only, because α changes no other entry of A.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from metricforge.eigen import Block, columns_of, orthonormal
 from metricforge.rows import Array
+from metricforge.rows.cluster import despite_losses
 
 from . import factored
+from .laplacian import Laplacian
 from .pairs import SignedPairs
 from .spectrum import PositivePart, positive_part
 
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
-
-
+LOSSES = 10
+"""How often the search goes on after the loss of a worker."""
 DIRECTIONS = 40
 """Directions of earlier steps that the model keeps besides the eigenvectors at its center."""
 LEAST_VALUE = 1e-3
@@ -30,12 +34,14 @@ LEAST_VALUE = 1e-3
 CORRECTIONS, MODEL_STEPS, MODEL_GAP = 20, 100, 0.03
 """L-BFGS-B on the model: corrections kept, maximal number of steps, and the share of the true gap at which it stops."""
 
+ROUNDING = 1e-14
+"""Squared lengths of columns up to this share of the largest are rounding."""
 ACCURATE, LEAST_ACCURACY = 0.2, 1e-10
 """Eigenpairs become more accurate where their error costs more than this share of the gap to reach; the limit."""
 
 
 class ModelSolved(Exception):  # noqa: N818 - not an error: it ends the line search
-    """The model is maximised to its tolerance; the arguments are α, the value and E there."""
+    """The model is maximised to its tolerance; the arguments are α, the value and the kernel there."""
 
 
 @dataclass
@@ -51,7 +57,7 @@ class Dual:
     with an upper bound on ‖A₊‖_F is a lower bound, whatever part of the spectrum was computed.
     """
 
-    laplacian: csr_array
+    laplacian: Laplacian
     pairs: SignedPairs
     C: float
     B: float
@@ -71,6 +77,7 @@ class Dual:
 
     def __post_init__(self) -> None:
         self.accuracy = max(LEAST_ACCURACY, self.tol / 10)  # the tolerance of the eigenpairs
+        self.touched, self.local = self.pairs.among_their_rows()
 
     @property
     def gap(self) -> float:
@@ -87,14 +94,15 @@ class Dual:
 
     def evaluate(self, alpha: Array) -> Array:
         """Solve the eigenproblem at α, update both bounds, and return the gradient."""
-        A = self.pairs.matrix(alpha) - self.laplacian
+        A = self.laplacian.matrix(self.pairs, alpha)
         last = self.last
         known: dict[str, Any] = {} if last is None or not len(last.w) else {"guess": len(last.w), "v0": last.V}
-        part = self.last = self.find(A, None, tol=self.accuracy, **known)
+        part = self.find(A, None, tol=self.accuracy, **known)
+        part = self.last = replace(part, V=self.laplacian.settled(part.V, len(part.w)))
         self.solver, self.products = part.solver, self.products + part.n_products
         root = float(np.sqrt(self.B))
         full = root / part.norm if len(part.w) else 0.0
-        agreement = self.pairs.agreement(part.V, full * part.w)
+        agreement = self.agreement(self.block(part), full * part.w)
         # tr(LK) = Σ α t K − tr(AK)
         self._offer(part, full, float(alpha @ agreement) - root * part.norm, agreement)
         linear, slope = self.linear(alpha)
@@ -116,16 +124,34 @@ class Dual:
         share = alpha / (self.C * self.pairs.w) if self.squared else np.zeros_like(alpha)
         return float(alpha.sum() - alpha @ share / 2), 1.0 - share
 
-    def last_vectors(self) -> Array:
+    def block(self, part: PositivePart) -> Block:
+        """Return the eigenvectors of a part as a block."""
+        return self.laplacian.block(part.V, len(part.w))
+
+    def last_vectors(self) -> Block:
         """Return the positive eigenvectors of the last A(α)."""
         assert self.last is not None
-        return self.last.V
+        return self.block(self.last)
 
-    def try_kernel(self, E: Array) -> None:
+    def at_pairs(self, X: Block) -> Array:
+        """Return the rows of a block that have a pair."""
+        return np.asarray(self.laplacian.columns.rows(X, self.touched))
+
+    def agreement(self, V: Block, w: Array) -> Array:
+        """Return t_ij K_ij for K = V diag(w) V', on the pairs."""
+        return self.local.agreement(self.at_pairs(V), w)
+
+    def try_kernel(self, E: Block) -> None:
         """Update the upper bound with the feasible multiple of EE'."""
         assert self.last is not None
-        V, s, _ = np.linalg.svd(E, full_matrices=False)
-        part = replace(self.last, w=s**2, V=V)
+        on = columns_of(E)
+        w, U = np.linalg.eigh(on.gram(E))
+        w, U = w[::-1], U[:, ::-1]
+        kept = w > ROUNDING * w.max(initial=0.0)
+        if not kept.any():
+            return
+        V = on.times(E, U[:, kept] / np.sqrt(w[kept]))
+        part = replace(self.last, w=w[kept], V=self.laplacian.array(V))
         self._offer(part, *self._multiple(part))
         self.trace[-1] = (self.upper, self.gap)
 
@@ -135,15 +161,16 @@ class Dual:
         part, factor = self.best
         if rank >= len(part.w):
             return self.upper, factor
-        full, smooth, agreement = self._multiple(replace(part, w=part.w[:rank], V=part.V[:, :rank]))
+        full, smooth, agreement = self._multiple(replace(part, w=part.w[:rank]))
         shrink, value = self._along(smooth, agreement)
         return value, shrink * full
 
     def _multiple(self, part: PositivePart) -> tuple[float, float, Array]:
         """Return the factor with which V diag(w) V' reaches the bound, tr(LK) and t_ij K_ij there."""
         full = float(np.sqrt(self.B)) / part.norm if part.w.any() else 0.0
-        smooth = full * float(part.w @ (part.V * (self.laplacian @ part.V)).sum(axis=0))
-        return full, smooth, self.pairs.agreement(part.V, full * part.w)
+        V = self.block(part)
+        smooth = full * float(part.w @ columns_of(V).inner(V, self.laplacian.times(V)).diagonal())
+        return full, smooth, self.agreement(V, full * part.w)
 
     def _offer(self, part: PositivePart, full: float, smooth: float, agreement: Array) -> None:
         """Keep K = full V diag(w) V', or a fraction of it, if it is the best so far; smooth = tr(LK)."""
@@ -170,9 +197,22 @@ class Dual:
         return float(weight @ short**2 / 2 if self.squared else weight @ short)
 
     def solve(self, max_iter: int) -> bool:
-        """Maximise from α = min(1, Cw) until the gap is closed; return whether ``max_iter`` eigenproblems sufficed."""
-        alpha = np.minimum(1.0, self.C * self.pairs.w)
-        bundle = Bundle(self)
+        """Maximise from α = min(1, Cw) until the gap is closed; return whether ``max_iter`` eigenproblems sufficed.
+
+        If a worker is lost with blocks that no task can compute again, it goes on from the best α.
+        """
+        alpha, bundle = np.minimum(1.0, self.C * self.pairs.w), Bundle(self)
+
+        def climb() -> bool:
+            nonlocal alpha, bundle
+            alpha = alpha if bundle.center is None else bundle.center
+            bundle = Bundle(self)
+            self.upper, self.best, self.last = np.inf, None, None  # blocks of an earlier attempt are lost
+            return self._climb(alpha, bundle, max_iter)
+
+        return despite_losses(climb, LOSSES, "simplenpkl goes on from its best point")
+
+    def _climb(self, alpha: Array, bundle: Bundle, max_iter: int) -> bool:
         while True:
             self.evaluate(alpha)
             if self.closed() or len(self.trace) >= max_iter:
@@ -190,7 +230,7 @@ class Dual:
     def spread(self, part: PositivePart) -> float:
         """Return the mean of the positive eigenvalues of A minus the mean of the others."""
         r, total = len(part.w), float(part.w.sum())
-        rest = total + float(self.laplacian.diagonal().sum())  # the pairs have no diagonal
+        rest = total + self.laplacian.trace  # the pairs have no diagonal
         return (total / max(1, r) + rest / max(1, self.pairs.n - r)) or 1.0
 
 
@@ -207,7 +247,7 @@ class Bundle:
     stuck: bool = False  # whether the model sees nothing above the center
 
     def __post_init__(self) -> None:
-        self.seen = np.empty((self.dual.pairs.n, 0))
+        self.seen: list[Block] = []  # directions of earlier steps, at most one block
 
     def add(self, alpha: Array) -> None:
         """Take note of the evaluation of D at α, the proposal if there was one."""
@@ -221,19 +261,30 @@ class Bundle:
         if value > self.top:
             self.top, self.center, self.part = value, alpha, self.dual.last
 
-    def propose(self, more: Array | None = None) -> tuple[Array, Array]:
+    def propose(self, more: Block | None = None) -> tuple[Array, Block]:
         """Return where the model over known directions and ``more`` is largest: α, and E of the kernel there."""
         dual, part = self.dual, self.part
         assert part is not None
         assert self.center is not None
-        known = [part.V, self.seen] if part is dual.last else [part.V, dual.last_vectors(), self.seen]
-        P = np.linalg.qr(np.hstack(known if more is None else [*known, more])[:, : dual.pairs.n])[0]
+        known = [dual.block(part), *self.seen]
+        if part is not dual.last:
+            known.insert(1, dual.last_vectors())
+        on = dual.laplacian.columns
+        P = orthonormal(on.beside(*known, *([] if more is None else [more])))
         alpha, promised, E = Model(dual, self.center, P, self.stiffness * dual.spread(part)).maximize(
             MODEL_GAP * dual.gap
         )
         self.promised, self.stuck = promised, promised <= self.top
-        self.seen = np.hstack([E / np.linalg.norm(E, axis=0), self.seen])[:, :DIRECTIONS]
+        self.seen = [on.select(on.beside(E, *self.seen), slice(DIRECTIONS))]
+        on.settle(*self.seen)
         return alpha, E
+
+
+class Factor(NamedTuple):
+    """The kernel EE' of a point of the model, up to a factor: E = P inner, plus ``rows`` where rows have a pair."""
+
+    inner: Array
+    rows: Array
 
 
 @dataclass
@@ -249,38 +300,49 @@ class Model:
     if A is −cI there: for an invariant P with complement Q, A ⪯ P M P' + Q(Q'AQ + cI)Q'.  X'X is convex in the order of
     PSD matrices and ‖(·)₊‖_F monotone, so the model is concave.
 
-    Cost of an evaluation for q columns and p pairs: n q² + p q multiplications, a few n × q arrays; q ≤ 2r + DIRECTIONS
-    for r positive eigenvalues.
+    α changes entries of A at the pairs only, so an evaluation needs the rows of P that have a pair, t of them.  Cost
+    for q columns and p pairs: t q² + p q multiplications and q³ for the eigenproblem, a few t × q arrays; q ≤ 2r +
+    DIRECTIONS for r positive eigenvalues.
     """
 
     dual: Dual
     center: Array
-    P: Array
+    P: Block
     c: float
 
     def __post_init__(self) -> None:
-        A = self.dual.pairs.matrix(self.center) - self.dual.laplacian
-        self._M = self.P.T @ (A @ self.P)
+        on, local = self.dual.laplacian.columns, self.dual.local
+        self._rows = self.dual.at_pairs(self.P)  # (t, q)
+        smooth = on.inner(self.P, self.dual.laplacian.times(self.P))
+        self._M = self._rows.T @ (local.matrix(self.center) @ self._rows) - (smooth + smooth.T) / 2
 
-    def evaluate(self, alpha: Array) -> tuple[float, Array, Array]:
-        """Return the value at α, the t_ij K_ij in its gradient, and E with EE' = K to first order, up to a factor."""
-        P, c, pairs = self.P, self.c, self.dual.pairs
-        HP = pairs.matrix(alpha - self.center) @ P
+    def evaluate(self, alpha: Array) -> tuple[float, Array, Factor]:
+        """Return the value at α, the t_ij K_ij in its gradient, and the kernel there."""
+        P, c, pairs = self._rows, self.c, self.dual.local
+        HP = pairs.matrix(alpha - self.center) @ P  # 0 at rows without a pair
         N = P.T @ HP
         w, U = np.linalg.eigh(self._M + N + (HP.T @ HP - N @ N) / c)
         w, U = w[w > 0][::-1], U[:, w > 0][:, ::-1]
         norm, root = float(np.linalg.norm(w)), float(np.sqrt(self.dual.B))
         full = root / norm if len(w) else 0.0
-        X = HP @ U
-        del HP  # arrays of this shape dominate the memory
-        X -= P @ (N @ U)
-        F = X / c
-        F += P @ U
+        NU, HPU = N @ U, HP @ U
+        X = HPU - P @ NU
+        F = X / c + P @ U
         # the derivative of tr(SM) with S = U diag(w) U' is PSP' + (XSP' + PSX')/c
         agreement = pairs.agreement(F, full * w) - pairs.agreement(X, full * w / c**2)
-        return self.dual.linear(alpha)[0] - root * norm, agreement, F * np.sqrt(w)
+        scale = np.sqrt(w)
+        return (
+            self.dual.linear(alpha)[0] - root * norm,
+            agreement,
+            Factor((U - NU / c) * scale, HPU * (scale / c)),
+        )
 
-    def maximize(self, tol: float) -> tuple[Array, float, Array]:
+    def kernel(self, factor: Factor) -> Block:
+        """Return E of a factor."""
+        on = self.dual.laplacian.columns
+        return on.add_rows(on.times(self.P, factor.inner), self.dual.touched, factor.rows)
+
+    def maximize(self, tol: float) -> tuple[Array, float, Block]:
         """Return the maximiser of the model, the value and E there; the value is within ``tol`` of the maximum."""
         from scipy.optimize import minimize
 
@@ -290,19 +352,19 @@ class Model:
         def down(beta: Array) -> tuple[float, Array]:
             alpha = unit * beta
             dual.tick()
-            value, agreement, E = self.evaluate(alpha)
+            value, agreement, factor = self.evaluate(alpha)
             linear, slope = dual.linear(alpha)
             # the duality gap of the model
             if dual.loss(agreement) + alpha @ agreement - linear <= tol:
-                raise ModelSolved(alpha, value, E)
+                raise ModelSolved(alpha, value, factor)
             return -value, -unit * (slope - agreement)
 
         bounds = [(0.0, None if dual.squared else float(u)) for u in unit]
         options: Any = {"maxcor": CORRECTIONS, "maxiter": MODEL_STEPS, "maxfun": MODEL_STEPS, "ftol": 0.0, "gtol": 0.0}
         try:
             found = minimize(down, self.center / unit, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+            alpha = unit * found.x
+            value, _, factor = self.evaluate(alpha)
         except ModelSolved as solved:
-            return solved.args
-        alpha = unit * found.x
-        value, _, E = self.evaluate(alpha)
-        return alpha, value, E
+            alpha, value, factor = solved.args
+        return alpha, value, self.kernel(factor)

@@ -45,6 +45,12 @@ class SignedPairs:
         i, j = self.i.astype(np.int32), self.j.astype(np.int32)
         return np.concatenate([i, j]), np.concatenate([j, i]), np.concatenate([half, half])
 
+    def among_their_rows(self) -> tuple[Array, SignedPairs]:
+        """Return the rows that have a pair, ascending, and the pairs with these rows numbered from 0."""
+        touched, place = np.unique(np.stack([self.i, self.j]), return_inverse=True)
+        i, j = place.reshape(2, -1)
+        return touched, SignedPairs(i, j, self.t, self.w, len(touched))
+
     def agreement(self, V: Array, w: Array) -> Array:
         """Return t_ij K_ij for K = V diag(w) V', on the pairs only."""
         out = np.empty(self.p)

@@ -17,13 +17,15 @@ from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import RBF, Standardized
 from metricforge.kernels.arithmetic import inverse_root
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status, Use
-from metricforge.rows import Array, show_bytes
+from metricforge.rows import Array
+from metricforge.rows.cluster import despite_losses
 from metricforge.space import FeatureMap, Size, Space, check_memory, represent, rows_seconds, space_bytes
 
 from .chunked_graph import ChunkedGraph
 from .extension import Extension, GraphExtension, ridge
 from .graph import NeighborGraph, neighbor_graph
 from .hinge import Dual
+from .laplacian import Laplacian
 from .pairs import SignedPairs, signed_pairs, uncertain_pairs
 from .published import RULES, climb
 from .similarity import check_similarity, edges, similarity_graph
@@ -38,6 +40,8 @@ LANDMARKS = 500
 """Maximal number of landmark features in the ridge regression: more of them overfit the training rows."""
 GATHERED_BYTES = 1600
 """Bytes per row of a graph and its eigenvectors in this process, as measured for the forecast of a fit."""
+RESTARTS = 2
+"""How often a fit solves again after a worker was lost with eigenvectors that no task can compute again."""
 UNBOUNDED = "unbounded"
 LARGEST_BOUND = 1e4
 """The largest bound that stands for none, in n²."""
@@ -188,19 +192,16 @@ class SimpleNPKL(Solver):
             kept = uncertain_pairs(problem, pairs, self.active)
             pairs = signed_pairs(_subset(problem.constraint, kept), self.pair_weights)
         problem.step(0, None)
-        chunked = self.loss == "linear"  # the hinge losses multiply embeddings in this process
-        if not chunked and _rows.is_dask(problem.rows):
-            notes = (*notes, self._gathered(problem))
         graph: NeighborGraph | ChunkedGraph
         if self.similarity is None:
             kind: Any = self.graph  # one of CHOICES
-            graph = neighbor_graph(problem.space, k, kind, problem.seed, self.recall, chunked)
+            graph = neighbor_graph(problem.space, k, kind, problem.seed, self.recall)
         else:
             graph = similarity_graph(self.similarity, problem.rows)
         placed = graph.placed(pairs)
-        found = self._spectrum(problem, graph, placed)
-        E = graph.embedded(found.part.V, _scale(found, self.n_components), placed, self.normalize)
-        kernel, fitted = self._extended(problem, graph, found, E, k)
+        found, E, (kernel, fitted) = despite_losses(
+            lambda: self._embedded(problem, graph, placed, k), RESTARTS, "simplenpkl solves again"
+        )
         part, r = found.part, E.shape[1]
         sort, definition = CERTIFICATE["linear" if self.loss == "linear" else "hinge"]
         outcome = {
@@ -234,17 +235,6 @@ class SimpleNPKL(Solver):
 
     # -- the parts -----------------------------------------------------------------------------------------------
 
-    def _gathered(self, problem: Problem) -> str:
-        """Return the note that the graph of dask rows is solved here, or raise if it does not fit the memory budget."""
-        n = problem.n
-        needed = GATHERED_BYTES * n
-        what = f'loss="{self.loss}" on {n} dask rows, whose graph and eigenvectors are gathered in this process,'
-        check_memory(needed, what, 'use loss="linear", which leaves them on the workers')
-        return (
-            f'loss="{self.loss}" solves in this process: the graph of {n} rows was gathered from the workers, about '
-            f'{show_bytes(needed)} with its eigenvectors; loss="linear" leaves them there'
-        )
-
     def _neighbors(self, n: int) -> tuple[int, tuple[str, ...]]:
         """Return the number of neighbours for n rows, and notes."""
         if n < 2:
@@ -266,28 +256,36 @@ class SimpleNPKL(Solver):
         """Return B, or the first bound that stands for none: the less it exceeds tr(KK), the better the certificate."""
         return float(n) if self.B is None or isinstance(self.B, str) else float(self.B)
 
+    def _embedded(
+        self, problem: Problem, graph: NeighborGraph | ChunkedGraph, pairs: SignedPairs, k: int
+    ) -> tuple[SpectralSolution, Any, tuple[Extension, dict[str, Any]]]:
+        """Return the solution, the embedding of the rows, and the extension to new ones with what it reports."""
+        found = self._spectrum(problem, graph, pairs)
+        E = graph.embedded(found.part.V, _scale(found, self.n_components), pairs, self.normalize)
+        return found, E, self._extended(problem, graph, found, E, k)
+
     def _spectrum(self, problem: Problem, graph: NeighborGraph | ChunkedGraph, pairs: SignedPairs) -> SpectralSolution:
         B = self._bound(problem.n)
         find = partial(positive_part, solver=self.eigensolver, seed=problem.seed)
-        A = graph.matrix(pairs, self.C * pairs.w)
+        L = graph.operator
+        A = L.matrix(pairs, self.C * pairs.w)
         if self.loss == "linear":
             part = find(A, self.n_components, tol=min(100 * self.tol, LOOSEST_RESIDUAL))
             problem.step(1, 1)
             if not len(part.w):
-                raise self._zero_is_optimal(graph, pairs)
+                raise self._zero_is_optimal(L, pairs)
             value, lower = -float(np.sqrt(B)) * part.norm, -float(np.sqrt(B)) * part.upper
             factor = np.sqrt(B) / part.norm
             trace = [(value, value - lower)]
             rest = part.n_products, part.converged, not part.complete
             return SpectralSolution(part, factor, value, lower, trace, *rest, B, B)
-        assert isinstance(graph, NeighborGraph)
         # the dual point of K = 0 is α = Cw, so K = 0 is optimal exactly if this A has no positive eigenvalue
         if not len(find(A, 1, tol=self.tol / 10).w):
-            raise self._zero_is_optimal(graph, pairs)
+            raise self._zero_is_optimal(L, pairs)
 
-        found = self._hinge(problem, graph, pairs, B, find)
+        found = self._hinge(problem, L, pairs, B, find)
         while self.B == UNBOUNDED and found.converged and 2 * found.squares > found.B < LARGEST_BOUND * problem.n**2:
-            found = self._hinge(problem, graph, pairs, 8 * found.B, find)
+            found = self._hinge(problem, L, pairs, 8 * found.B, find)
         if not found.converged:
             warnings.warn(
                 f"simplenpkl stopped after {len(found.trace)} eigenproblems with a gap of {found.trace[-1][1]:.2g} "
@@ -297,38 +295,34 @@ class SimpleNPKL(Solver):
             )
         return found
 
-    def _hinge(
-        self, problem: Problem, graph: NeighborGraph, pairs: SignedPairs, B: float, find: Any
-    ) -> SpectralSolution:
+    def _hinge(self, problem: Problem, L: Laplacian, pairs: SignedPairs, B: float, find: Any) -> SpectralSolution:
         """Solve a hinge loss within tr(KK) ≤ B."""
 
         def step(count: int, value: float, gap: float) -> None:
             problem.step(count, self.max_iter, objective=value, gap=gap)
 
         squared = self.loss == "squared_hinge"
-        dual = Dual(graph.laplacian, pairs, self.C, B, squared, find, self.tol, step)
+        dual = Dual(L, pairs, self.C, B, squared, find, self.tol, step)
         published = self.steps != "bundle"
         closed = climb(dual, self.steps, self.max_iter) if published else dual.solve(self.max_iter)
         assert dual.best is not None
         # the point returned has n_components columns, so the certificate is about them
         part, full = dual.best
+        part = replace(part, V=L.array(L.columns.signed(dual.block(part))))
         value, factor = dual.restricted(self.n_components or len(part.w))
         short = closed and not dual.within(value)
         squares = float(np.square(full * part.w).sum())
         rest = dual.products, closed, short, B, squares
         return SpectralSolution(part, factor, value, dual.lower, dual.trace, *rest)
 
-    def _zero_is_optimal(self, graph: NeighborGraph | ChunkedGraph, pairs: SignedPairs) -> InputError:
-        """Return the error for K = 0, with the smallest C for which K is not 0 where the graph is in this process."""
-        if isinstance(graph, ChunkedGraph):
-            return InputError(
-                f"C={self.C:g} is too small for these pairs: A = C T − L has no positive eigenvalue, so K = 0 is "
-                "optimal and all distances are 0; raise C, or add similar pairs"
-            )
-        least = smallest_weight(graph.laplacian, pairs, self.C)
+    def _zero_is_optimal(self, L: Laplacian, pairs: SignedPairs) -> InputError:
+        """Return the error for K = 0, with the smallest C for which K is not 0 where that takes no rounds of tasks."""
+        repair = "raise C"
+        if L.here:
+            repair = f"the smallest C that gives a kernel is about {smallest_weight(L, pairs, self.C):.3g}"
         return InputError(
             f"C={self.C:g} is too small for these pairs: A = C T − L has no positive eigenvalue, so K = 0 is optimal "
-            f"and all distances are 0; the smallest C that gives a kernel is about {least:.3g}, or add similar pairs"
+            f"and all distances are 0; {repair}, or add similar pairs"
         )
 
     def _extended(

@@ -6,12 +6,14 @@ is sqrt(B) ‖A₊‖_F.  Therefore a certificate needs an upper bound on ‖A�
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from metricforge import eigen
+from metricforge.eigen import Block, Columns, InMemory, PerChunk, RowBlocks
 from metricforge.rows import Array, Value, chunk_ranges, chunk_values, evaluate, is_dask
 
 if TYPE_CHECKING:
@@ -22,10 +24,6 @@ ZERO = 1e-10
 """Eigenvalues up to this share of the norm count as zero: −L has one exact zero per component of the graph."""
 PROBES, STEPS = 8, 60
 """Random vectors and Lanczos steps of the estimate of the number of positive eigenvalues."""
-
-
-FIRST_GUESS = 24
-"""The number of positive eigenvalues expected of a matrix on dask, where an estimate costs more than another solve."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +92,7 @@ def positive_part(
     if k is not None:
         return _part(A, min(k, n), solver, tol, seed, v0)
     if guess is None:
-        guess = FIRST_GUESS if is_dask(A) else count_positive(A, seed)
+        guess = count_positive(A, seed)
     asked = min(n, guess + 8)
     products = 0
     while True:
@@ -175,32 +173,47 @@ def upper_bound(w: Array, residuals: Array, missed: float) -> float:
     return float(min(bounds.min(), np.hypot(norm, missed) + np.sqrt(error)))
 
 
-def count_positive(A: csr_array, seed: int) -> int:
+def count_positive(A: Any, seed: int) -> int:
     """Estimate the number of positive eigenvalues of A by Lanczos quadrature from a few random vectors.
 
     The weight of the positive Ritz values in a random unit vector has the mean (number positive)/n.  Cost: PROBES ·
-    STEPS products, STEPS + 2 vectors of memory.
+    STEPS products, 3 · PROBES vectors of memory; on dask a round of tasks for each step.
     """
     n = A.shape[0]
-    rng = np.random.default_rng(seed)
-    share = [_positive_share(A, rng.standard_normal(n)) for _ in range(PROBES)]
+    multiply, on = _products(A)
+    Q = on.random(PROBES, np.random.default_rng(seed))
+    Q = on.times(Q, np.diag(1 / np.sqrt(on.gram(Q).diagonal())))
+    before, beta = None, np.zeros(PROBES)
+    diagonal, offdiagonal = [], []
+    for _ in range(min(STEPS, n)):
+        R = multiply(Q)
+        if before is not None:
+            R = on.minus(R, before, np.diag(beta))
+        overlap, gram = on.several(("inner", Q, R), ("gram", R))
+        a = overlap.diagonal()
+        beta = np.sqrt(np.maximum(0.0, gram.diagonal() - a**2))
+        beta[beta < 1e-10 * max(1.0, float(np.abs(a).max()))] = 0.0  # the vectors span an invariant space
+        diagonal.append(a.copy())
+        offdiagonal.append(beta)
+        if not beta.any():
+            break
+        scale = np.where(beta > 0, 1 / np.where(beta > 0, beta, 1.0), 0.0)
+        Q, before = on.times(on.minus(R, Q, np.diag(a)), np.diag(scale)), Q
+    share = [_positive_share(a, b) for a, b in zip(np.transpose(diagonal), np.transpose(offdiagonal), strict=True)]
     return int(np.ceil(1.1 * n * float(np.mean(share))))
 
 
-def _positive_share(A: csr_array, q: Array) -> float:
-    """Return the weight on positive eigenvalues of the spectral measure of A at q."""
-    q = q / np.linalg.norm(q)
-    before, beta = np.zeros_like(q), 0.0
-    diagonal, offdiagonal = [], []
-    for _ in range(min(STEPS, len(q))):
-        r = A @ q - beta * before
-        diagonal.append(float(q @ r))
-        r -= diagonal[-1] * q
-        before, beta = q, float(np.linalg.norm(r))
-        if beta < 1e-10:
-            break
-        offdiagonal.append(beta)
-        q = r / beta
-    H = np.diag(diagonal) + np.diag(offdiagonal[: len(diagonal) - 1], 1) + np.diag(offdiagonal[: len(diagonal) - 1], -1)
-    theta, S = np.linalg.eigh(H)
+def _products(A: Any) -> tuple[Callable[[Block], Block], Columns]:
+    """Return the product with A, and the operations on what it multiplies."""
+    if not is_dask(A):
+        return lambda X: np.asarray(A @ X), InMemory(A.shape[0])
+    blocks = RowBlocks(PerChunk(chunk_values(A)), A.chunks[0])
+    return lambda X: blocks.product(X, 1.0), blocks.columns
+
+
+def _positive_share(diagonal: Array, offdiagonal: Array) -> float:
+    """Return the weight on positive eigenvalues of a tridiagonal matrix, in its first coordinate."""
+    m = 1 + int(np.argmin(offdiagonal)) if not offdiagonal.all() else len(diagonal)
+    b = offdiagonal[: m - 1]
+    theta, S = np.linalg.eigh(np.diag(diagonal[:m]) + np.diag(b, 1) + np.diag(b, -1))
     return float(np.square(S[0, theta > ZERO * max(1.0, float(np.abs(theta).max()))]).sum())

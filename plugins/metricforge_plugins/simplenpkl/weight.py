@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from metricforge import eigen
 
+from .laplacian import Laplacian
 from .pairs import SignedPairs
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_array
 
 DOUBLINGS = 60
 """How often `smallest_weight` doubles C before it gives up."""
@@ -19,16 +15,15 @@ BISECTIONS = 9
 """Bisections of an interval of ratio 2 to a ratio of 1.002."""
 
 
-def smallest_weight(laplacian: csr_array, pairs: SignedPairs, C: float) -> float:
+def smallest_weight(laplacian: Laplacian, pairs: SignedPairs, C: float) -> float:
     """Return the smallest weight above C, to three digits, for which C T − L has a positive eigenvalue.
 
     The largest eigenvalue is convex in C, 0 at C = 0 and unbounded, because T is symmetric with trace 0 and not 0.
     Returns infinity if no weight up to 2^DOUBLINGS C is enough, which means that T is 0 up to rounding.
     """
-    T = pairs.matrix(pairs.w)
 
     def positive(c: float) -> bool:
-        A = c * T - laplacian
+        A = laplacian.matrix(pairs, c * pairs.w)
         return bool(eigen.top(A, 1, tol=1e-8)[0][0] > 1e-9 * max(1.0, c))
 
     low, high = C, 2 * C
