@@ -136,7 +136,7 @@ def _found_on_dask(
     exact = method in ("auto", "exact", "tree", "hamming")
     # the chunks are compared in pairs, where "auto" is exact
     find = partial(search, method=method, recall=1 if exact else recall, seed=seed)
-    return across(find, X, k, queries=queries), 1.0 if exact else None
+    return across(find, X, k, queries=queries, join_chunks=exact), 1.0 if exact else None
 
 
 def _found(

@@ -54,6 +54,8 @@ def plan(
     *,
     many: bool = False,
     most: int | None = None,
+    judges: int | None = None,
+    margin: float = 1.0,
 ) -> Plan:
     """Choose the number of cells to search from the true lists of sampled rows.
 
@@ -66,22 +68,26 @@ def plan(
         The cells of their true neighbours, and their distances; l > k so that ties at the k-th place are known.
     k : int
     recall : float
-        The share to reach, less one standard error, on the first half of the rows; the other half gives the estimate.
+        The share that the first rows reach, less the margin; the other rows give the estimate.
     many : bool
         Whether the cells searched will be those of `Cells.around`, not of `Cells.nearest`.
     most : int, optional
         The largest number of cells; by default those in which a MOST_SHARE of the rows is.
+    judges : int, optional
+        The number of these first rows; by default half of the rows.
+    margin : float
+        In standard errors of the share that they reach.
     """
-    half = max(1, len(rows) // 2)
+    first = max(1, len(rows) // 2) if judges is None else min(judges, len(rows))
     most, p = max(1, int(MOST_SHARE * cells.count)) if most is None else most, 1
     while p <= most:
         # the groups that are visited depend on the number of cells asked for, so each number is tried as it will be
         near = cells.around(rows, p) if many else cells.nearest(rows, p)
         places = _places(near, homes, distances, k, cells.count)
         found = (places < cells.count).mean(axis=1)
-        first, other = found[:half], found[half:]
-        if first.mean() - first.std() / half**0.5 >= recall:
-            return Plan(p, float(other.mean()) if len(other) else float(first.mean()))
+        own, other = found[:first], found[first:]
+        if own.mean() - margin * own.std() / first**0.5 >= recall:
+            return Plan(p, float(other.mean()) if len(other) else float(own.mean()))
         p = max(p + 1, int(GROWTH * p))
     return Plan(0, 1.0)
 

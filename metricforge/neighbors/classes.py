@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..rows import beat
 from .api import search
 from .contract import Array, Found
 
@@ -126,6 +127,7 @@ def other_classes_within(Z: Array, codes: Array, radius: Array) -> Iterator[tupl
             J = slice(b, b + BLOCK)
             if codes[I][0] == codes[J][-1] or max(radius[I].max(), radius[J].max()) < 0:
                 continue  # rows are sorted by class, so these are all of one
+            beat(int(a), len(order))
             D = left[I] @ right[J].T
             near = reach[I, None] > D
             near |= reach[J] > D
@@ -142,3 +144,4 @@ def other_classes_within(Z: Array, codes: Array, radius: Array) -> Iterator[tupl
                 for one, other in ((p, q), (q, p)):
                     keep = squared < radius[one]
                     yield order[one[keep]], order[other[keep]], squared[keep]
+                beat(int(a), len(order))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..rows import beat
 from . import tiles
 from .contract import Array, Found
 from .distances import pair_distances
@@ -78,9 +79,11 @@ def search(Q: Array, probes: Array, members: Members, coarse: Coarse, k: int) ->
     for cell, queries in visits(probes[:, :1]):
         c0, c1 = int(members.starts[cell]), int(members.starts[cell + 1])
         batch.limit(queries, coarse.rows[c0 : min(c1, c0 + head)])
+        beat(cell, len(members.starts))
     first, stop = 0, STAGE
     while first < probes.shape[1]:
         for cell, queries in visits(probes[:, first:stop]):
+            beat(cell, len(members.starts))
             c0, c1 = int(members.starts[cell]), int(members.starts[cell + 1])
             step = max(1, tiles.TILE_BYTES // (4 * max(1, c1 - c0)))
             for i in range(0, len(queries), step):

@@ -45,7 +45,8 @@ def graph(indices: Array, *, kind: Literal["mutual", "union"] = "mutual", n: int
         )
     check_memory(25 * indices.size, f"a graph of {indices.size} neighbours", "list fewer neighbours of each row")
     r = indices.shape[0]
-    n = r if n is None else whole_number(n, "n", r)
+    n = r if n is None else whole_number(n, "n", r, 2**63 - 1)
+    check_memory(32 * n, f"a graph of {n} nodes", "give fewer nodes")  # where the rows start, of A, A' and the result
     one_of(kind, "kind", ("mutual", "union"))
     if indices.size and (indices.min() < -1 or indices.max() >= n):
         rows = np.flatnonzero(((indices < -1) | (indices >= n)).any(axis=1))

@@ -16,9 +16,9 @@ import numpy as np
 from ..rows import Tasks, take
 from .contract import Array, Found
 from .distances import pair_distances
-from .hops import HopLists, first_lists, in_columns, one_pass
+from .hops import HopLists, first_lists, in_columns, one_pass, widened
 from .probing import Members
-from .refining import LEAST_GAIN, LISTING, MOST_PASSES, Sample, centred, fits_single, list_width
+from .refining import LISTING, MOST_PASSES, Sample, centred, fits_single, list_width
 from .scanning import least
 from .shards import CellSearch
 
@@ -52,7 +52,7 @@ class HopSearch(CellSearch):
         if not all(tasks.computed([tasks.add("single", key) for key in keys])):
             return None
         lists = tasks.kept([tasks.add("first", s, keys[s], asked[s].key, near[s]) for s in places])
-        rows, best = np.asarray(take(X, sample.rows)), 0.0
+        rows, best, wide = np.asarray(take(X, sample.rows)), 0.0, list_width(self.k)
         for _ in range(MOST_PASSES + 1):
             shares = sample.shares(self.sampled(shards, lists, sample, rows))
             tasks = Tasks(self, *shards, *lists)
@@ -61,9 +61,13 @@ class HopSearch(CellSearch):
                 moved = self.moved(tasks, "rows_of", listed, keys)
                 found = [tasks.add("nearest", s, keys[s], lists[s].key, listed[s], moved[s]) for s in places]
                 return self.returned(tasks, found, X), sample.estimate(shares)
-            if shares.mean() < best + LEAST_GAIN:
+            wider = sample.next_width(wide, float(shares.mean()), best)
+            if wider is None:
                 return None
-            best = shares.mean()
+            if wider > wide:
+                lists, wide = tasks.kept([tasks.add("widened", part.key, wider) for part in lists]), wider
+                tasks = Tasks(self, *shards, *lists)
+            best = float(shares.mean())
             lists = self.passed(tasks, keys, [part.key for part in lists])
         return None
 
@@ -133,6 +137,10 @@ class HopSearch(CellSearch):
         own = np.arange(self.bases[s], self.bases[s + 1])
         columns, queries = in_columns(rows, starts), centred(shard.rows, self.centre)
         return first_lists(queries, own, columns, starts, positions, place[asked], list_width(self.k))
+
+    def widened(self, lists: HopLists, wide: int) -> HopLists:
+        """Return lists of more entries."""
+        return widened(lists, wide)
 
     def lists_at(self, shard: Members, lists: HopLists, numbers: Array) -> tuple[Array, Array]:
         """Return which of some row numbers a shard has, by their places in ``numbers``, and the lists of these."""

@@ -98,6 +98,15 @@ def one_pass(rows: Array, lists: HopLists, listing: tuple[Array, Array]) -> HopL
     return out
 
 
+def widened(lists: HopLists, wide: int) -> HopLists:
+    """Return lists of more entries; all that they have are fresh, because what they refused may enter now."""
+    out = _empty(len(lists.positions), wide)
+    k = lists.positions.shape[1]
+    out.positions[:, :k], out.squares[:, :k] = lists.positions, lists.squares
+    out.fresh[:] = out.positions >= 0
+    return out
+
+
 def _empty(q: int, k: int) -> HopLists:
     shape = (q, k)
     return HopLists(

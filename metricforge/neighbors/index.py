@@ -16,7 +16,7 @@ import numpy as np
 
 from ..checks import number, whole_number
 from ..errors import InputError, ModelFileError
-from ..rows import blocks, chunk_ranges, gathered, is_dask, take
+from ..rows import blocks, chunk_ranges, gathered, is_dask, quiet, take
 from .api import search
 from .approximate import pilot_rows, plan, without_itself
 from .checking import check_k, check_rows
@@ -33,6 +33,9 @@ MAPPED = ("rows", "bounds", "numbers")
 DESCRIPTION = "index.json"
 PILOT = 1200
 """Rows whose true neighbours are searched when an index is built: three times those of a search that is done once."""
+JUDGES, MARGIN = 1000, 1.645
+"""How many of these rows choose the number of cells, and by how many standard errors their recall exceeds the one asked
+for: that of new queries then reaches it with a confidence of 95 %.  A cell more costs little."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,10 +79,15 @@ class CellIndex:
         if Q.shape[1] != self.cells.centres.shape[1]:
             raise InputError(f"queries have {Q.shape[1]} columns, but the index has {self.cells.centres.shape[1]}")
         found = np.empty((len(Q), k), dtype=np.int64), np.empty((len(Q), k))
-        for part in blocks(len(Q), 1, BATCH):
-            probes = self.cells.enough(Q[part], self.probes, np.diff(self.members.starts), k)
-            near = search_coarse(Q[part], probes, self.members, self.coarse, k)
-            found[0][part], found[1][part] = probe(Q[part], probes, self.members, k) if near is None else near
+        if not len(Q):
+            return found
+        with quiet():
+            for part in blocks(len(Q), 1, BATCH):
+                probes = self.cells.enough(Q[part], self.probes, np.diff(self.members.starts), k)
+                near = search_coarse(Q[part], probes, self.members, self.coarse, k)
+                found[0][part], found[1][part] = probe(Q[part], probes, self.members, k) if near is None else near
+        if not np.isfinite(found[1]).all():  # rows of a folder are mapped, and not checked when it is opened
+            raise ModelFileError("the index holds rows that are not finite, so it is damaged; build it again")
         return found
 
     def rows_of(self, numbers: Array) -> Array:
@@ -192,10 +200,12 @@ def opened(folder: str | os.PathLike[str]) -> tuple[CellIndex, Mapping[str, Any]
     try:
         described = json.loads((where / DESCRIPTION).read_text())
         arrays = {name: np.load(where / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in ARRAYS}
-    except (OSError, ValueError, EOFError) as error:
+    except Exception as error:  # NumPy raises errors of many types on broken headers
         raise ModelFileError(f"{str(where)!r} has no complete index: {error}; build it again") from None
-    small = {name: np.array(arrays[name]) for name in ARRAYS if name not in MAPPED}
     try:
+        small = {name: np.array(arrays[name]) for name in ARRAYS if name not in MAPPED}
+        if not isinstance(described, dict) or not all(array.size for array in arrays.values()):
+            raise ValueError("a part is empty")
         if described["format"] != FORMAT:
             raise ModelFileError(
                 f"{str(where)!r} has an index of format {described['format']}, and this version reads {FORMAT}; "
@@ -203,7 +213,9 @@ def opened(folder: str | os.PathLike[str]) -> tuple[CellIndex, Mapping[str, Any]
             )
         cells = Cells(small["centres"], small["groups"], small["group_starts"])
         members = Members(arrays["rows"], arrays["numbers"].view(np.ndarray), small["starts"])
-        coarse = Coarse(arrays["bounds"].view(np.ndarray), float(described["largest"]), cells.centres.mean(axis=0))
+        with quiet():
+            middle = cells.centres.mean(axis=0)
+        coarse = Coarse(arrays["bounds"].view(np.ndarray), float(described["largest"]), middle)
         numbers = int(described["probes"]), float(described["recall"]), int(described["k"])
         index = CellIndex(cells, members, coarse, *numbers)
         _check(index)
@@ -218,11 +230,17 @@ def _check(index: CellIndex) -> None:
     """Raise ValueError if the arrays of an index do not fit together."""
     cells, members = index.cells, index.members
     n, d = members.rows.shape
+    whole, real = (np.int64,), (np.float32, np.float64)
+    kinds = {"starts": (members.starts, whole), "group_starts": (cells.starts, whole), "centres": (cells.centres, real)}
+    for name, (array, allowed) in (kinds | {"groups": (cells.groups, real)}).items():
+        if array.dtype not in allowed:
+            raise ValueError(f"{name} holds {array.dtype}")
     checks = {
         "starts": members.starts.shape == (cells.count + 1,) and _ascends(members.starts, n),
         "group_starts": cells.starts.shape == (len(cells.groups) + 1,) and _ascends(cells.starts, cells.count),
-        "numbers": members.numbers.shape == (n,) and members.numbers.dtype == np.int64,
-        "centres": cells.centres.shape[1] == d and cells.groups.shape[1] == d and np.isfinite(cells.centres).all(),
+        "numbers": members.numbers.shape == (n,) and _numbers_rows(members.numbers, n),
+        "centres": cells.centres.shape[1] == d and _has_squares(cells.centres),
+        "groups": cells.groups.shape[1] == d and _has_squares(cells.groups),
         "rows": members.rows.dtype in (np.float32, np.float64),
         "bounds": index.coarse.rows.shape == (n, d + 2) and index.coarse.rows.dtype == np.float32,
         "probes": 1 <= index.probes <= cells.count,
@@ -230,6 +248,20 @@ def _check(index: CellIndex) -> None:
     wrong = [name for name, right in checks.items() if not right]
     if wrong:
         raise ValueError(f"{wrong[0]} does not fit the other parts")
+
+
+def _has_squares(points: Array) -> bool:
+    """Return whether squared distances between points are finite."""
+    with quiet():
+        return bool(np.isfinite(4 * np.vecdot(points, points)).all())
+
+
+def _numbers_rows(numbers: Array, n: int) -> bool:
+    """Return whether mapped numbers are those of rows, a block at a time."""
+    if numbers.dtype != np.int64:
+        return False
+    parts = (numbers[part] for part in blocks(n, 8))
+    return all(part.min() >= 0 and part.max() < n for part in parts)
 
 
 def _ascends(starts: Array, end: int) -> bool:
@@ -243,7 +275,8 @@ def _probes(
     n = Z.shape[0]
     if n == 1 or recall == 1:
         return cells.count, 1.0
-    chosen = pilot_rows(n, seed, PILOT)
+    # in random order, because rows may be sorted, and the first of them choose
+    chosen = np.random.default_rng(seed).permutation(pilot_rows(n, seed, PILOT))
     Q = np.asarray(take(Z, chosen))
     Q = Q if as_query is None else as_query(Q)
     # one more than wanted: the row itself is among them
@@ -252,7 +285,7 @@ def _probes(
     near, distances = without_itself(near, distances, chosen)
     homes = cells.nearest(np.asarray(take(Z, near.ravel())), 1)[:, 0].reshape(near.shape)
     k = min(k, near.shape[1])
-    scheme = plan(cells, Q, homes, distances, k, recall)
+    scheme = plan(cells, Q, homes, distances, k, recall, judges=JUDGES, margin=MARGIN)
     return (scheme.cells, scheme.recall) if scheme.cells else (cells.count, 1.0)
 
 

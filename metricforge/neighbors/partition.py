@@ -68,12 +68,19 @@ class Cells:
         if len(self.groups) == 1:
             return _searched(X, np.zeros((len(X), 1), dtype=np.int64), *self._centres, p)
         visited = min(len(self.groups), 4 + -(-GROUP_SHARE * p * len(self.groups) // self.count))
+        if visited == len(self.groups):
+            return _searched(X, np.zeros((len(X), 1), dtype=np.int64), *self._whole, p)
         near = _searched(X, np.zeros((len(X), 1), dtype=np.int64), *self._groups, visited)
         return _searched(X, near, *self._centres, p)
 
     @cached_property
     def _centres(self) -> tuple[Members, coarse.Coarse]:
         return _as_members(self.centres, self.starts)
+
+    @cached_property
+    def _whole(self) -> tuple[Members, coarse.Coarse]:
+        """All centres in one group: those of a small group do not limit which of the others are candidates."""
+        return _as_members(self.centres, np.array([0, self.count]))
 
     @cached_property
     def _groups(self) -> tuple[Members, coarse.Coarse]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..rows import is_sparse
+from ..rows import beat, is_sparse
 from . import tiles
 from .choice import multiplies_dense
 from .contract import Array, Found
@@ -116,6 +116,7 @@ def _search_cells(lists: Lists, source: _CellDistances, probes: Array, members: 
             step = max(1, tiles.TILE_BYTES // (4 * (c1 - c0)))
             for i in range(0, len(left), step):
                 rows = left[i : i + step]
+                beat(cell, len(members.starts))
                 tile = source.tile_of(rows, c0, c1)
                 if own is not None:
                     numbers = members.numbers[c0:c1]

@@ -1,7 +1,8 @@
 """The lists of all rows in two steps: the nearest in a few cells, then passes over neighbours of neighbours.
 
 Where many cells must be searched for each row, and more of them the more rows there are, the work of the passes per row
-stays the same.  Passes end when sampled rows, whose true neighbours are known, have the recall asked for.
+stays the same.  Passes end when sampled rows, whose true neighbours are known, have the recall asked for.  On rows
+without structure the passes over short lists stop below it, and go on over wider ones.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ LISTING = 10
 """Rows that list a row, whose lists are compared with it."""
 MOST_PASSES = 8
 LEAST_GAIN = 2e-3
-"""Passes end without success when one adds less than this to the recall."""
+"""Passes over the widest lists end without success when one adds less than this to the recall."""
+WIDER = 2
+"""Lists become so many times as wide where passes over them do not reach the recall."""
 COLUMNS = 128
 """Rows of more columns are left to the products over cells: a compiled loop over pairs is slower there."""
 
@@ -66,6 +69,17 @@ class Sample:
         """Return the recall of the other half."""
         other = shares[max(1, len(shares) // 2) :]
         return float((other if len(other) else shares).mean())
+
+    def next_width(self, wide: int, recall: float, before: float) -> int | None:
+        """Return the width of the lists in the next pass, given the recall after the last pass and before it.
+
+        Each pass adds less than the one before, on rows without structure about a quarter.  Where another gain like
+        the last would not suffice, the lists become wider, once; None where passes end without success.
+        """
+        widest, gain = WIDER * list_width(self.k), recall - before
+        if wide == widest:
+            return wide if gain >= LEAST_GAIN else None
+        return wide if gain >= LEAST_GAIN and recall + gain >= self.recall else widest
 
 
 def refines(X: Any, n: int, cells: Cells, *, binary: bool) -> bool:
@@ -131,9 +145,12 @@ def refined(X: Array, cells: Cells, home: Array, first: int, sample: Sample) -> 
         shares = sample.shares(_distances(X, sample.rows, order, lists.positions[at]))
         if sample.reached(shares):
             return ordered(X, order, lists.positions, k), sample.estimate(shares)
-        if shares.mean() < best + LEAST_GAIN:
+        wider = sample.next_width(wide, float(shares.mean()), best)
+        if wider is None:
             break
-        best = shares.mean()
+        if wider > wide:
+            lists, wide = hops.widened(lists, wider), wider
+        best = float(shares.mean())
         lists = hops.one_pass(rows, lists, hops.listing_rows(lists, 0, n, LISTING))
     return None
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
 
 from ..checks import first_rows
 from ..errors import InputError
+from ..rows import beat
 from .contract import Array, DistanceBlock, Found
 
 FIRST_COLUMNS = 512
@@ -101,12 +103,15 @@ def scan(source: Source, n: int, q: int, k: int, own: Array | None, rows: int, c
     keys = np.full((q, k), np.inf)
     for q0 in range(0, q, rows):
         part = slice(q0, min(q0 + rows, q))
-        _scan_rows(source, q0, n, None if own is None else own[part], cols, indices[part], keys[part])
+        for done in _scan_rows(source, q0, n, None if own is None else own[part], cols, indices[part], keys[part]):
+            beat(q0 * n + (part.stop - q0) * done, q * n)
     return indices, keys
 
 
-def _scan_rows(source: Source, q0: int, n: int, own: Array | None, cols: int, indices: Array, keys: Array) -> None:
-    """Fill the lists of the queries from q0 on, in place."""
+def _scan_rows(
+    source: Source, q0: int, n: int, own: Array | None, cols: int, indices: Array, keys: Array
+) -> Iterator[int]:
+    """Fill the lists of the queries from q0 on, in place; yield how many rows they were compared with."""
     b = len(indices)
     lists = Lists(source, q0, indices, keys)
     everyone = np.arange(b)
@@ -121,6 +126,7 @@ def _scan_rows(source: Source, q0: int, n: int, own: Array | None, cols: int, in
         lists.offer(everyone, c0, tile)
         if c1 == n:
             lists.merge()
+        yield c1
         if not keys[:, -1].any():
             return  # k rows at distance 0: later ones have larger indices
 

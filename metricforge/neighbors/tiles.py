@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..rows import blocks
+from ..rows import block_bytes, blocks
 
 TILE_BYTES = 8 * 2**20
 """A tile of distances.  Smaller ones stay in the cache, larger ones multiply faster: flat between 2 and 8 MB."""
+TILE_ARRAYS = 5
+"""Memory that a tile takes, in tiles: itself, a copy, the order of its entries (int64 for float32), a mask."""
 TILE_QUERIES = 1024
 """Queries in a tile: many, because the rows are prepared once for all of them; row numbers must fit an int16."""
+LIST_BYTES = 256
+"""Memory that a query takes for each neighbour wanted: up to three candidates, their keys, and sorted copies."""
 
 
 def tile_shape(width: int, k: int, item: int = 8) -> tuple[int, int]:
     """Return the numbers of queries and rows of a tile, such that wide operands and long lists stay small too."""
-    numbers = TILE_BYTES // item
-    queries = min(TILE_QUERIES, max(1, numbers // max(width // 4, 8 * k)))
+    numbers = block_bytes(TILE_ARRAYS * TILE_BYTES) // TILE_ARRAYS // item
+    most = block_bytes(TILE_QUERIES * LIST_BYTES * k) // (LIST_BYTES * k)
+    queries = max(1, min(most, numbers // max(width // 4, 8 * k)))
     return queries, max(1, numbers // max(width // 4, queries))
 
 

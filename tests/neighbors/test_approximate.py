@@ -95,6 +95,16 @@ def test_cells_of_a_row_depend_on_that_row_only(monkeypatch):
     np.testing.assert_array_equal(cells.around(X[:100], 7), around[:100])
 
 
+def test_many_nearest_cells_of_all_groups_are_found_without_a_second_search(rng, monkeypatch):
+    X = rng.standard_normal((partition.BATCH, 12))
+    cells = partition.learn_cells(X, 2500, 0)
+    assert len(cells.groups) > 1
+    monkeypatch.setattr(partition, "probe", None)
+    near = cells.nearest(X, 300)
+    apart = np.linalg.norm(X[:50, None] - cells.centres, axis=2)
+    np.testing.assert_array_equal(near[:50], np.argsort(apart, axis=1)[:, :300])
+
+
 def test_rows_without_structure_are_compared_with_all():
     X = np.random.default_rng(0).standard_normal((3000, 40))
     (indices, _), estimate = neighbors.search_with_recall(X, 5, method="cells", recall=0.99)
@@ -110,6 +120,13 @@ def test_plan_counts_ties_and_keeps_half_of_the_rows_for_the_estimate():
     assert approximate.plan(cells, rows, homes, distances, 2, 0.95) == (2, 1.0)
     homes = np.repeat([[0, 0], [1, 1]], 5, axis=0)
     assert approximate.plan(cells, rows, homes, np.ones((10, 2)), 2, 0.95) == (1, 0.0)
+    assert approximate.plan(cells, rows, homes, np.ones((10, 2)), 2, 0.95, judges=6) == (2, 1.0)
+    # one row in ten has its neighbours in the second cell: 0.9 in the first, with a standard error of 0.03
+    rows, homes = np.full((100, 1), 0.2), np.zeros((100, 2), dtype=int)
+    homes[::10] = 1
+    for judges, margin, wanted in [(100, 1.0, 1), (100, 2.0, 2), (50, 1.0, 2)]:
+        found = approximate.plan(cells, rows, homes, np.ones((100, 2)), 2, 0.86, judges=judges, margin=margin)
+        assert found.cells == wanted
 
 
 def test_queries(rng):

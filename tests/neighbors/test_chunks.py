@@ -11,17 +11,17 @@ from metricforge_cases.neighbors import (
 
 from metricforge import neighbors
 from metricforge.errors import InputError
-from metricforge.neighbors import choice
+from metricforge.neighbors import choice, chunks
 
 
-@pytest.mark.parametrize("chunks", [3, 40, 100])
+@pytest.mark.parametrize("step", [3, 40, 100])
 @pytest.mark.parametrize("whole", [True, False])
-def test_chunks_are_searched_one_by_one(chunks, whole):
+def test_chunks_are_searched_one_by_one(step, whole):
     import dask.array as da
 
     rng = np.random.default_rng(5)
     X = rng.integers(0, 3, size=(100, 4)).astype(float) if whole else rng.normal(size=(100, 4))
-    lazy = da.from_array(X, chunks=(chunks, -1))
+    lazy = da.from_array(X, chunks=(step, -1))
     for lazily, wanted in [
         (neighbors.search(lazy, 7), neighbors.search(X, 7)),
         (neighbors.search(lazy, 7, queries=X[:9] + 0.5), neighbors.search(X, 7, queries=X[:9] + 0.5)),
@@ -29,6 +29,34 @@ def test_chunks_are_searched_one_by_one(chunks, whole):
     ]:
         np.testing.assert_array_equal(lazily[0].compute(scheduler="sync"), wanted[0])
         np.testing.assert_array_equal(lazily[1].compute(scheduler="sync"), wanted[1])
+
+
+@pytest.mark.parametrize("threads", [1, 5])
+@pytest.mark.parametrize("sizes", [(25, 25, 25, 25), (60, 1, 1, 38), (10,) * 10])
+def test_joined_chunks_give_the_same_lists(sizes, threads, monkeypatch):
+    """With many duplicates: of equal rows those with the smallest numbers come first, and none finds itself."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(100, 4))
+    X[::3] = X[0]
+    monkeypatch.setattr(chunks.cluster, "threads", lambda: threads)
+    lazy = da.from_array(X, chunks=(sizes, -1))
+    for k in (1, 7, 99):
+        for lazily, wanted in [
+            (neighbors.search(lazy, k), neighbors.search(X, k)),
+            (neighbors.search(lazy, k, queries=lazy + 0.5), neighbors.search(X, k, queries=X + 0.5)),
+        ]:
+            np.testing.assert_array_equal(lazily[0].compute(scheduler="sync"), wanted[0])
+            np.testing.assert_array_equal(lazily[1].compute(scheduler="sync"), wanted[1])
+            assert lazily[0].chunks[0] == sizes
+
+
+def test_chunks_are_joined_while_there_are_searches_enough(monkeypatch):
+    monkeypatch.setattr(chunks.cluster, "threads", lambda: 2)
+    lazy = da.zeros((100, 4), chunks=(10, -1))
+    assert chunks._joined(lazy, searches=4).chunks[0] == (100,)
+    assert chunks._joined(lazy, searches=1).chunks[0] == (20, 20, 20, 20, 20)
+    monkeypatch.setattr(chunks, "JOINED_BYTES", 45 * 8 * 4)
+    assert chunks._joined(lazy, searches=4).chunks[0] == (40, 40, 20)
 
 
 def clustered(n=12_000, d=8):

@@ -44,6 +44,19 @@ def test_exact_searches_agree_with_a_naive_sort(run, make, dtype, with_queries, 
         np.testing.assert_allclose(distances, expected[1], rtol=1e-13, atol=0)
 
 
+def test_long_lists_stay_within_a_memory_budget(rng, monkeypatch):
+    X = rng.normal(size=(3000, 8))
+    expected = neighbors.search(X, 100, method="exact")
+    monkeypatch.setenv("METRICFORGE_MEMORY", "40MB")
+    tracemalloc.start()
+    indices, distances = neighbors.search(X, 100, method="exact")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak - indices.nbytes - distances.nbytes < 25e6  # 40e6 where tiles have a fixed size
+    np.testing.assert_array_equal(indices, expected[0])
+    np.testing.assert_array_equal(distances, expected[1])
+
+
 def test_whole_rows_and_fractional_queries(rng):
     X = 1e6 + integers(rng, 150)
     queries = X[:40] + 0.3 * rng.random((40, 3))

@@ -24,8 +24,8 @@ def made():
 
 def test_neighbours_of_new_rows_to_the_recall_asked_for(made):
     indices, distances = made.search(NEW, 10)
-    assert neighbors.recall(indices, Z, queries=NEW) >= 0.93
-    assert made.recall >= 0.93
+    assert neighbors.recall(indices, Z, queries=NEW) >= 0.95
+    assert made.recall >= 0.95
     np.testing.assert_allclose(distances, np.linalg.norm(NEW[:, None] - Z[indices], axis=2), rtol=1e-12)
 
 
@@ -87,3 +87,41 @@ def test_damage_is_named(made, tmp_path):
         made.save(tmp_path / "b")
     with pytest.raises(InputError, match="6"):
         made.search(np.zeros((1, 4)), 1)
+
+
+DAMAGE = {
+    "a number below 0": ("numbers", lambda A: np.where(np.arange(len(A)) == 5, -1, A)),
+    "a number beyond the rows": ("numbers", lambda A: A + 1),
+    "no centres": ("centres", lambda A: A[:0]),
+    "complex centres": ("centres", lambda A: A.astype(complex)),
+    "complex starts": ("group_starts", lambda A: A.astype(complex)),
+    "groups of text": ("groups", lambda A: A.astype(str)),
+    "centres whose squares overflow": ("centres", lambda A: np.full_like(A, np.finfo(A.dtype).max / 4)),
+    "groups whose squares overflow": ("groups", lambda A: np.full_like(A, np.finfo(A.dtype).max / 4)),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_parts_that_cannot_be_searched_are_refused(tmp_path, made, what):
+    made.save(tmp_path / "index")
+    name, change = DAMAGE[what]
+    array = np.load(tmp_path / "index" / f"{name}.npy")
+    np.save(tmp_path / "index" / f"{name}.npy", change(array))
+    with pytest.raises(ModelFileError, match=r"damaged index|no complete index"):
+        index.opened(tmp_path / "index")
+
+
+def test_rows_that_are_not_finite_are_found_when_they_are_searched(tmp_path, made):
+    made.save(tmp_path / "index")
+    array = np.load(tmp_path / "index" / "rows.npy")
+    np.save(tmp_path / "index" / "rows.npy", np.full_like(array, np.nan))
+    with pytest.raises(ModelFileError, match="not finite"):
+        index.opened(tmp_path / "index")[0].search(NEW, 3)
+
+
+@pytest.mark.parametrize("header", [b"{'descr': '<f8', (", b"{" * 90, b"\xff" * 60])
+def test_a_broken_header_is_refused(tmp_path, made, header):
+    made.save(tmp_path / "index")
+    (tmp_path / "index" / "numbers.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
+    with pytest.raises(ModelFileError, match="no complete index"):
+        index.opened(tmp_path / "index")

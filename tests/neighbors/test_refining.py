@@ -99,12 +99,59 @@ def test_lists_of_chunks_are_those_in_memory(sizes, passes):
 def test_more_cells_are_searched_where_passes_fail(chunks, monkeypatch):
     X = overlapping()
     rows = X if chunks is None else da.from_array(X, chunks=(chunks, -1))
-    for module in (refining, hop_chunks):
-        monkeypatch.setattr(module, "LEAST_GAIN", 1.0)
+    monkeypatch.setattr(refining, "LEAST_GAIN", 1.0)
     lists, estimate = neighbors.search_with_recall(rows, 10, method="cells")
     indices = np.asarray(lists[0])
     assert estimate > 0.94
     assert neighbors.recall(indices, X, sample=400) > 0.94
+
+
+def test_lists_become_wider_on_rows_without_structure(passes, rng, monkeypatch):
+    X = rng.standard_normal((16_000, 24)).astype(np.float32)
+    monkeypatch.setattr(refining, "MOST_CELLS", 2)
+    monkeypatch.setattr(approximate, "MOST_CELLS", 2)
+    widths = []
+    monkeypatch.setattr(refining.Sample, "next_width", _noted(refining.Sample.next_width, widths))
+    wanted, recall = neighbors.search_with_recall(X, 10, method="cells", recall=0.9)
+    assert widths[-1] == 2 * refining.list_width(10)
+    assert 0.88 < recall < 1
+    assert neighbors.recall(wanted[0], X, sample=400, seed=3) > 0.88
+    found, estimate = neighbors.search_with_recall(da.from_array(X, chunks=(6000, -1)), 10, method="cells", recall=0.9)
+    assert estimate == recall
+    np.testing.assert_array_equal(found[0].compute(scheduler="sync"), wanted[0])
+
+
+def _noted(run, results):
+    def noted(*args):
+        results.append(run(*args))
+        return results[-1]
+
+    return noted
+
+
+@pytest.mark.parametrize(
+    ("wide", "recall", "before", "expected"),
+    [
+        (25, 0.75, 0.0, 25),
+        (25, 0.88, 0.75, 25),  # a gain like the last would suffice
+        (25, 0.915, 0.88, 25),
+        (25, 0.924, 0.915, 50),
+        (50, 0.93, 0.92, 50),
+        (50, 0.931, 0.93, None),
+    ],
+)
+def test_the_width_of_the_next_pass(wide, recall, before, expected):
+    sample = refining.Sample(np.arange(4), np.ones(4), 20, 0.95)
+    assert sample.next_width(wide, recall, before) == expected
+
+
+def test_what_short_lists_refused_may_enter_wider_ones(rng):
+    X = rng.standard_normal((80, 3)).astype(np.float32)
+    wide = hops.widened(lists_of(X, 4)._replace(fresh=np.zeros((80, 4), dtype=bool)), 6)
+    after = hops.one_pass(X, wide, hops.listing_rows(wide, 0, 80, 2))
+    assert (after.positions >= 0).all()
+    assert (np.diff(after.squares, axis=1) >= 0).all()
+    np.testing.assert_array_equal(wide.positions[:, 4:], -1)
 
 
 def test_rows_that_float32_does_not_hold_are_left_to_the_cells(passes):
