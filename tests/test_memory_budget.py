@@ -5,6 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from metricforge.kernels import Linear, squared_euclidean
+from metricforge.space import FeatureMap
 
 BUDGET = 60_000_000
 
@@ -64,3 +72,83 @@ def test_calls_on_a_metric_stay_within_the_budget_or_say_what_they_need():
         assert not any(f"{call} of {name}" in refused for name in ("exact", "landmarks", "start", "sum"))
     assert all("would take" in text and "the memory budget is 60 MB" in text for text in refused.values())
     assert max(one["apart"] for one in found) < 1e-6  # blocks change the rounding only
+
+
+def traced_peak(call):
+    """Return the most memory that a call holds at once, its arguments excluded."""
+    tracemalloc.start()
+    call()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak
+
+
+def test_near_rows_of_many_columns_are_measured_a_few_at_a_time():
+    X, Y = np.random.default_rng(0).normal(size=(2, 60, 50_000))
+    # the distance of a row from its copy is lost to rounding, and measured again
+    apart, near = (traced_peak(lambda rows=rows: squared_euclidean(X, rows)) for rows in (Y, X.copy()))
+    assert near < apart + 10_000_000  # with blocks of 8 MB for each of three arrays, it was 16 MB more
+
+
+def test_taken_rows_of_many_columns_are_copied_block_by_block(monkeypatch):
+    monkeypatch.setenv("METRICFORGE_MEMORY", "20MB")
+    X = np.random.default_rng(0).normal(size=(60, 50_000))
+    index = np.random.default_rng(1).permutation(60)
+    map = FeatureMap(Linear(), X[:3], None, 3)
+    for gather in (False, True):
+        assert traced_peak(lambda gather=gather: map.of_rows(X, index, gather=gather)) < X.nbytes / 2
+        np.testing.assert_array_equal(map.of_rows(X, index, gather=gather), map(X[index]))
+
+
+# Reading is measured by the resident size, because pyarrow and HiGHS do not allocate through Python.
+COMMANDS = """
+import contextlib, ctypes, gc, io, json, os, sys, warnings
+from pathlib import Path
+import numpy as np
+from metricforge.cli import main
+
+warnings.simplefilter("ignore")
+os.chdir(sys.argv[1])
+
+
+def resident(name):
+    text = Path("/proc/self/status").read_text()
+    return 1024 * int(next(line.split()[1] for line in text.splitlines() if line.startswith(name)))
+
+
+def table(name, n, d):
+    values = np.random.default_rng(0).integers(0, 9, size=(n, d)).astype(str)
+    lines = [",".join(row) + f",k{i % 2}" for i, row in enumerate(values.tolist())]
+    Path(name).write_text(",".join([*(f"c{i}" for i in range(d)), "class"]) + "\\n" + "\\n".join(lines) + "\\n")
+
+
+found = []
+for name, n, d, budget, method in [
+    ("long", 200_000, 8, "100MB", "euclidean"),
+    ("wide", 6, 50_000, "100MB", "euclidean"),
+    ("too long", 100_000, 10, "15MB", "euclidean"),
+    ("a large linear program", 1000, 20, "100MB", "lpdesign"),
+]:
+    for size in (min(n, 300), n):
+        table("rows.csv", size, d if size == n else min(d, 20))
+        gc.collect()
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5")
+        before, err = resident("VmRSS"), io.StringIO()
+        os.environ["METRICFORGE_MEMORY"] = budget
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(err):
+            code = main(["learn", "rows.csv", "--label", "class", "--method", method, "-o", "o.metric"])
+    found.append({"name": name, "peak": resident("VmHWM") - before, "code": code, "err": err.getvalue()})
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the peak of a call is read from /proc")
+def test_commands_stay_within_the_budget_or_say_what_they_need(tmp_path):
+    command = [sys.executable, "-c", COMMANDS, str(tmp_path)]
+    ended = subprocess.run(command, text=True, capture_output=True, timeout=300, check=True)
+    found = {one["name"]: one for one in json.loads(ended.stdout)}
+    assert {name: one["peak"] for name, one in found.items() if one["peak"] > 130_000_000} == {}
+    assert [one["code"] for one in found.values()] == [0, 0, 2, 2]
+    assert "reading 100001 rows of 'rows.csv' would take 19.2 MB" in found["too long"]["err"]
+    assert "lpdesign on 1000 rows" in found["a large linear program"]["err"]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..rows import memory_budget
 from .cells import MISSING, has_comma
 from .sources import found_encoding, open_bytes
 from .storage import installed
@@ -27,6 +28,8 @@ BLOCK_BYTES = 2**20
 """Text that is parsed at a time, unless a line is longer."""
 CELL_BYTES = 128
 """Bytes of a cell, at most, where a line is longer than that block; longer cells are left to the careful reader."""
+COLUMN_BYTES, SHARE = 12_000, 8
+"""Memory that pyarrow takes for every column, however short; columns may take 1/SHARE of the memory budget."""
 NULLS = ["", "NaN", *sorted({form for mark in MISSING for form in (mark, mark.upper(), mark.title())})]
 """Marks of a missing number as pyarrow needs them: in every case that occurs."""
 
@@ -49,6 +52,10 @@ def read_columns(file: TextFile, numbers: Sequence[str], texts: Sequence[str]) -
         What to read as numbers and what as text.
     """
     if not installed("pyarrow") or len(file.names) < 2 or file.dialect.thousands is not None:
+        return None
+    if not set(numbers).isdisjoint(texts):  # pyarrow reads a column once
+        return None
+    if COLUMN_BYTES * len(file.names) > memory_budget() // SHARE:
         return None
     import pyarrow as pa
     from pyarrow import csv
@@ -83,7 +90,10 @@ def read_columns(file: TextFile, numbers: Sequence[str], texts: Sequence[str]) -
     words = {name: _texts(found.column(name)) for name in texts}
     if any('"' in text for column in words.values() for text in column.texts):
         return None  # a quote after a space, as in 1, "a", is part of the text for pyarrow only
-    return Found(_matrix(found.select(list(numbers))), words)
+    matrix = _matrix(found.select(list(numbers)))
+    del found
+    pa.default_memory_pool().release_unused()
+    return Found(matrix, words)
 
 
 def _has_decimal_commas(file: TextFile, numbers: Sequence[str]) -> bool:

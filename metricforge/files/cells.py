@@ -20,6 +20,9 @@ MISSING = {"?", "-", "na", "n/a", "nan", "null"}
 BOOLEAN = {"true": "1", "yes": "1", "false": "0", "no": "0"}
 """Numbers for the cells of a column that holds nothing else."""
 
+LONG = 256
+"""Characters from which texts are Python objects: an array of strings has the width of its longest one in every row."""
+
 GROUPED = re.compile(r"[+-]?[1-9][0-9]{0,2}(,[0-9]{3})+(\.[0-9]*)?")
 """Digits with a comma between groups of three."""
 
@@ -72,7 +75,8 @@ def as_values(cells: Sequence[str]) -> Array:
         break
     if convert is int and any(abs(int(text)) >= 2**63 for text in known):
         return _as_objects(int, texts, missing)  # NumPy would round some of them to floats
-    if len(known) == len(texts):
+    long = convert is str and max(map(len, known), default=0) > LONG
+    if len(known) == len(texts) and not long:
         return np.array([convert(text) for text in texts])
     return _as_objects(convert, texts, missing)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import count, islice
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
+from ..rows import check_memory, memory_budget
 from . import arrow
 from .cells import (
     BOOLEAN,
     MISSING,
     as_finite,
-    as_values,
     check_cell,
     check_text,
     is_missing,
@@ -26,9 +26,9 @@ from .cells import (
     with_point,
 )
 from .raw import RawTable
-from .sources import Dialect, extension, open_text
+from .sources import Dialect, count_lines, extension, open_text, size_of
 from .table import Selection, Table, check_columns, feature_names, quoted
-from .texts import Texts
+from .texts import GrowingTexts
 from .untrusted import check_distinct
 
 Array = NDArray[Any]
@@ -39,8 +39,18 @@ BLOCK = 4096
 """Lines that are converted to numbers at a time, at most."""
 SAMPLE = 100
 """Lines by which the type of a column is guessed."""
-BLOCK_CELLS = 2**22
-"""Cells of such a block, at most: a cell of text takes about 60 bytes."""
+BLOCK_CELLS, SAMPLE_CELLS = 2**22, 2**18
+"""Cells of such a block and of such a sample, at most."""
+CELL_BYTES = 128
+"""Memory of a cell of a block: its text, and what is made of it."""
+CHARACTER_BYTES = 4
+"""Memory of a character of a line, at most."""
+BLOCK_SHARE = 8
+"""A block of lines, and one line, may take at most 1/BLOCK_SHARE of the memory budget."""
+TEXT_CELL = 32
+"""Memory of a cell of a column of short texts: as read, as a number of the distinct texts, and as a value."""
+ROW_COPIES = 2
+"""Rows of numbers exist twice for a moment: as parts and joined, or in pyarrow and as an array."""
 
 
 class TextFile:
@@ -68,6 +78,7 @@ class TextFile:
     def __init__(self, path: Path, known: Iterable[str] = (), dialect: Dialect | None = None) -> None:
         self.path, self._known = path, set(known)
         self.dialect = dialect or Dialect()
+        self.delimiter = self.dialect.sep or ","  # until the first line shows it
         self._marks: dict[str, str] = {}
         self._file = open_text(path, self.dialect.encoding)
         try:
@@ -77,13 +88,14 @@ class TextFile:
             raise
 
     def _start(self) -> None:
-        first = next((line for line in self._file if line.strip()), None)
+        first = next((line for line in self._lines() if line.strip()), None)
         if first is None:
             raise InputError(f"{quoted(self.path)} is empty; give a file with one row a line")
         tabs = extension(self.path) == ".tsv"
         self.delimiter = self.dialect.sep or ("\t" if tabs else find_delimiter(first))
         self._rewind()
-        lines = [row for _, row in islice(self._rows(), 1 + SAMPLE)]
+        lines = [row for _, row in islice(self._rows(), 2)]
+        lines += (row for _, row in islice(self._rows(), min(SAMPLE - 1, SAMPLE_CELLS // len(lines[0]))))
         head, *below = ([self.plain(cell).strip() for cell in row] for row in lines[:2])
         self.has_names = names_columns(head, below[0] if below else [], self._known)
         self.names = head if self.has_names else [str(c) for c in range(len(head))]
@@ -115,7 +127,48 @@ class TextFile:
 
     def _rewind(self) -> None:
         self._file.seek(0)
-        self._reader = csv.reader(self._file, delimiter=self.delimiter, skipinitialspace=True)
+        self._reader = csv.reader(self._lines(), delimiter=self.delimiter, skipinitialspace=True)
+
+    def _lines(self) -> Iterator[str]:
+        """Yield the lines of the file; one that would not fit into memory is an error before it is split."""
+        budget = memory_budget()
+        most = max(1000, budget // (BLOCK_SHARE * CHARACTER_BYTES))
+        for number in count(1):
+            line = self._file.readline(most)
+            cells = line.count(self.delimiter) if CELL_BYTES * len(line) > budget // BLOCK_SHARE else 0
+            cut = len(line) == most and line[-1] not in "\r\n"
+            if cut or CELL_BYTES * cells > budget // BLOCK_SHARE:
+                needed = BLOCK_SHARE * (CHARACTER_BYTES * (len(line) + 1) + CELL_BYTES * cells)
+                what = f"{quoted(self.path)}, line {number}, with {len(line)} characters{' or more' if cut else ''},"
+                check_memory(needed, what, "correct its line ends or its extension")
+            if not line:
+                return
+            yield line
+
+    def blocks(self) -> Iterator[list[Line]]:
+        """Yield the lines of the rows, some at a time."""
+        lines, cells = iter(self), min(BLOCK_CELLS, memory_budget() // (BLOCK_SHARE * CELL_BYTES))
+        step = max(1, min(BLOCK, cells // len(self.names)))
+        while block := list(islice(lines, step)):
+            yield block
+
+    def check_rows(self, columns: int, texts: int) -> None:
+        """Raise if the memory budget does not allow to read that many columns of numbers and of texts.
+
+        The number of rows is estimated from the first rows, and counted only if it seems too large.
+        """
+        if not self.sample:
+            return
+        size = size_of(self.path)
+        row_bytes = 8 * ROW_COPIES * columns + TEXT_CELL * texts
+        length = sum(sum(map(len, row)) + len(row) for row in self.sample) / len(self.sample)
+        if row_bytes * size / length > memory_budget():
+            self.check_read(count_lines(self.path), row_bytes)
+
+    def check_read(self, rows: int, row_bytes: int, more: int = 0) -> None:
+        """Raise if so many rows, and ``more`` bytes beside them, exceed the memory budget."""
+        what = f"reading {rows} rows of {quoted(self.path)}"
+        check_memory(rows * row_bytes + more, what, "give a part of them, or leave columns out with --drop")
 
     def _rows(self) -> Iterator[Line]:
         try:
@@ -171,6 +224,7 @@ def read_text(path: Path, selection: Selection) -> Table:
     """Read the rows of a delimited file."""
     with TextFile(path, selection.names, selection.dialect) as file:
         features = feature_names(file.names, selection, path, named=file.has_names)
+        file.check_rows(len(features), len(selection.extra))
         quick = arrow.read_columns(file, features, selection.extra)
         if quick is not None and np.isfinite(quick.numbers).all():
             extra_values = {name: quick.texts[name].values() for name in selection.extra}
@@ -179,20 +233,36 @@ def read_text(path: Path, selection: Selection) -> Table:
         places = [place_of[name] for name in features]
         extra = {name: place_of[name] for name in selection.extra}
         cells_of = itemgetter(*places) if len(places) > 1 else lambda row: (row[places[0]],)
-        blocks: list[Array] = []
-        kept: dict[str, list[str]] = {name: [] for name in extra}
-        lines, booleans = iter(file), None
-        step = max(1, min(BLOCK, BLOCK_CELLS // len(file.names)))
-        while block := list(islice(lines, step)):
+        found = _Growing(file, len(features), selection.extra)
+        booleans: list[int] | None = None
+        for block in file.blocks():
             cells = [cells_of(row) for _, row in block]
             booleans = _boolean_columns(cells) if booleans is None else booleans
-            blocks.append(_numbers(block, cells, booleans, features, file, selection))
+            found.add(_numbers(block, cells, booleans, features, file, selection))
             for name, place in extra.items():
-                kept[name].extend(row[place] for _, row in block)
-    if not blocks:
+                found.texts[name].add([row[place] for _, row in block])
+    if not found.n:
         raise InputError(f"{quoted(path)} has no rows below its column names; give at least one")
-    values = {name: as_values(cells) for name, cells in kept.items()}
-    return Table(np.concatenate(blocks), features, values, named=file.has_names)
+    values = {name: column.texts().values() for name, column in found.texts.items()}
+    return Table(found.numbers(), features, values, named=file.has_names)
+
+
+class _Growing:
+    """Rows that are read block by block, as numbers and as texts, within the memory budget."""
+
+    def __init__(self, file: TextFile, columns: int, texts: Iterable[str]) -> None:
+        self.file, self.n = file, 0
+        self.row_bytes = 8 * ROW_COPIES * columns
+        self.parts: list[Array] = []
+        self.texts = {name: GrowingTexts() for name in texts}
+
+    def add(self, numbers: Array) -> None:
+        self.n += len(numbers)
+        self.parts.append(numbers)
+        self.file.check_read(self.n, self.row_bytes, sum(column.nbytes for column in self.texts.values()))
+
+    def numbers(self) -> Array:
+        return np.concatenate(self.parts)
 
 
 def raw_text(path: Path, selection: Selection, chosen: Sequence[str], texts: frozenset[str]) -> RawTable:
@@ -211,18 +281,14 @@ def raw_text(path: Path, selection: Selection, chosen: Sequence[str], texts: fro
         features = tuple(name for name in features if name in wanted)
         words = _text_columns(file, features) | (texts & set(features))
         numbers = [name for name in features if name not in words]
+        file.check_rows(len(numbers), len(words) + len(selection.extra))
         quick = arrow.read_columns(file, numbers, [*words, *selection.extra])
-    if quick is None:
-        columns, extra, n = _raw_cells(path, selection, features, words)
-    else:
-        n = len(quick.numbers)
-        columns = {name: quick.numbers[:, c] for c, name in enumerate(numbers)}
-        columns |= {name: quick.texts[name] for name in words}
-        extra = {name: quick.texts[name] for name in selection.extra}
-        for name, values in columns.items():  # 1e999 and inf are numbers for pyarrow
-            if name not in words and np.isinf(values).any():
-                columns, extra, n = _raw_cells(path, selection, features, words)
-                break
+    if quick is None or np.isinf(quick.numbers).any():  # 1e999 and inf are numbers for pyarrow
+        numbers, quick = _raw_cells(path, selection, features, words)
+    n = len(quick.numbers)
+    columns: dict[str, Any] = {name: quick.numbers[:, c] for c, name in enumerate(numbers)}
+    columns |= {name: quick.texts[name] for name in features if name not in columns}
+    extra = {name: quick.texts[name] for name in selection.extra}
     if not n:
         raise InputError(f"{quoted(path)} has no rows below its column names; give at least one")
     by_position = selection.only is not None and features != selection.only
@@ -236,7 +302,7 @@ def raw_text(path: Path, selection: Selection, chosen: Sequence[str], texts: fro
             return f"line {line}", cells[again.names.index(source_of[name])]
 
     values = {name: column.values() for name, column in extra.items()}
-    matrix = quick.numbers if quick is not None and not words else None
+    matrix = quick.numbers if len(numbers) == len(features) else None
     return RawTable(path, selection, n, ordered, values, file.has_names, locate, matrix)
 
 
@@ -252,33 +318,37 @@ def _is_text(cell: str, file: TextFile) -> bool:
 
 def _raw_cells(
     path: Path, selection: Selection, features: Sequence[str], words: set[str]
-) -> tuple[dict[str, Any], dict[str, Texts], int]:
-    """Read columns cell by cell; a column that turns out to hold text makes a further pass."""
-    words = set(words)
-    while True:
+) -> tuple[list[str], arrow.Found]:
+    """Read columns cell by cell; return the names of those that hold numbers, and the columns.
+
+    Columns that turn out to hold text make a second pass.
+    """
+    words, texts = set(words), set[str]()
+    for _ in range(2):
         with TextFile(path, selection.names, selection.dialect) as file:
             place_of = {name: c for c, name in enumerate(file.names)}
-            numbers: dict[str, list[Array]] = {name: [] for name in features if name not in words}
-            cells: dict[str, list[str]] = {name: [] for name in (*words, *selection.extra)}
-            lines, n, found = iter(file), 0, False
-            step = max(1, min(BLOCK, BLOCK_CELLS // len(file.names)))
-            while not found and (block := list(islice(lines, step))):
-                n += len(block)
-                for name in numbers:
-                    column = [row[place_of[name]] for _, row in block]
-                    if (values := _as_numbers(column, file)) is None:
-                        words.add(name)
-                        found = True
+            numbers = [name for name in features if name not in words]
+            found = _Growing(file, len(numbers), (*words, *selection.extra))
+            for block in file.blocks():
+                A = np.empty((len(block), len(numbers)))
+                for c, name in enumerate(numbers):
+                    values = None if name in texts else _as_numbers([row[place_of[name]] for _, row in block], file)
+                    if values is None:
+                        texts.add(name)
                     else:
-                        numbers[name].append(values)
-                for name in cells:
-                    cells[name].extend(row[place_of[name]] for _, row in block)
-                if numbers and not found:
+                        A[:, c] = values
+                if texts:
+                    continue  # the columns are all that this pass can find
+                if numbers:
                     file.check_marks(block, [[row[place_of[name]] for name in numbers] for _, row in block])
-        if not found:
-            columns = {name: np.concatenate(parts) for name, parts in numbers.items() if parts}
-            texts = {name: Texts.of(column) for name, column in cells.items()}
-            return columns | {name: texts[name] for name in words}, {name: texts[name] for name in selection.extra}, n
+                for name, column in found.texts.items():
+                    column.add([row[place_of[name]] for _, row in block])
+                found.add(A)
+        if not texts:
+            break
+        words, texts = words | texts, set()
+    joined = found.numbers() if found.n else np.empty((0, len(numbers)))
+    return numbers, arrow.Found(joined, {name: column.texts() for name, column in found.texts.items()})
 
 
 def _as_numbers(column: list[str], file: TextFile) -> Array | None:
@@ -299,11 +369,15 @@ def _as_numbers(column: list[str], file: TextFile) -> Array | None:
 def read_columns(path: Path, dialect: Dialect | None = None) -> dict[str, Array]:
     """Read every column of a small delimited file by name."""
     with TextFile(path, dialect=dialect) as file:
-        names = file.names
-        cells = [row for _, row in file]
-    if not cells:
+        file.check_rows(0, 2 * len(file.names))  # as texts and as values
+        found = _Growing(file, 0, file.names)
+        for block in file.blocks():
+            for c, column in enumerate(found.texts.values()):
+                column.add([row[c] for _, row in block])
+            found.add(np.empty((len(block), 0)))
+    if not found.n:
         raise InputError(f"{quoted(path)} has no rows")
-    return {name: as_values([row[c] for row in cells]) for c, name in enumerate(names)}
+    return {name: column.texts().values() for name, column in found.texts.items()}
 
 
 def _boolean_columns(cells: list[Any]) -> list[int]:

@@ -227,7 +227,11 @@ def _parquet_values(path: Path, only: Sequence[str] | None = None) -> dict[str, 
     if package == "pyarrow":
         storage.parquet_columns(path)  # raises if two columns have one name
     try:
+        if package == "pyarrow":
+            storage.check_parquet_size(path, only)
         frames = [read(file, columns=chosen) for file in parts]
+    except MemoryBudgetError:
+        raise
     except Exception as error:  # parsers raise errors of many types on broken files
         raise InputError(f"{quoted(path)} is not a Parquet file: {' '.join(str(error).split())[:100]}") from None
     found = [frame.column_names if package == "pyarrow" else frame.columns for frame in frames]
@@ -258,7 +262,7 @@ def _open_npy(path: Path, selection: Selection) -> Table:
     A = _load_npy(path, mmap_mode="r")
     if A.ndim == 1:
         return _read_npy(path, selection)  # strings; rows of numbers have two axes
-    _features_of(A, selection, path)  # raises if the array has a wrong shape or type
+    _check_table(A, path)
     return _open_array(path, selection)
 
 
@@ -275,19 +279,32 @@ def _read_zarr(path: Path, selection: Selection) -> Table:
     return replace(found, rows=_rows.gathered(found.rows))
 
 
-def _features_of(A: Any, selection: Selection, path: Path) -> tuple[Any, tuple[str, ...]]:
-    """Return the features of an array without column names, and their numbers as names."""
+def _check_table(A: Any, path: Path) -> None:
     if A.ndim != 2 or A.dtype.kind not in "fiub":
         raise InputError(f"{quoted(path)} holds {A.dtype} of shape {A.shape}; give a 2-d array of numbers")
+
+
+def _features_of(A: Any, selection: Selection, path: Path) -> tuple[Any, tuple[str, ...]]:
+    """Return the features of an array without column names, and their numbers as names."""
+    _check_table(A, path)
     features = feature_names([str(c) for c in range(A.shape[1])], selection, path, named=False)
-    return A if len(features) == A.shape[1] else A[:, [int(name) for name in features]], features
+    if len(features) == A.shape[1]:
+        return A, features
+    if isinstance(A, np.ndarray):
+        check_memory(2 * A.nbytes, f"a part of the columns of {quoted(path)}", "give a file without the others")
+    return A[:, [int(name) for name in features]], features
 
 
 def _load_npy(path: Path, mmap_mode: Literal["r"] | None = None) -> Array:
     try:
+        size = path.stat().st_size
         with path.open("rb") as file:
-            check_array_size(file, path.stat().st_size)
+            check_array_size(file, size)
+        if mmap_mode is None:
+            check_memory(size, f"reading {quoted(path)}", "give a part of it, or learn on a --scheduler")
         A = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
+    except MemoryBudgetError:
+        raise
     except (ValueError, EOFError) as error:
         raise InputError(
             f"{quoted(path)} is not an array of numpy.save, or holds Python objects ({' '.join(str(error).split())}); "
@@ -340,6 +357,7 @@ def _read_libsvm(path: Path, selection: Selection) -> Table:
     check_columns((*selection.extra, *selection.drop), ("label",), path)
     if not path.stat().st_size:
         raise InputError(f"{quoted(path)} is empty; give at least one row")
+    _check_entries(path)
     try:
         X, y = load_svmlight_file(str(path), n_features=selection.width)
     except (ValueError, OverflowError) as error:
@@ -347,6 +365,16 @@ def _read_libsvm(path: Path, selection: Selection) -> Table:
     _check_width(X, path)
     y = y.astype(np.int64) if np.array_equal(y, np.rint(y)) else y
     return Table(X, (), dict.fromkeys(selection.extra, y))
+
+
+def _check_entries(path: Path) -> None:
+    """Raise if the entries of a LIBSVM file do not fit into memory; their number is estimated from its beginning."""
+    with path.open("rb") as file:
+        start = file.read(2**20)
+    size = path.stat().st_size
+    entries = start.count(b":") / max(1, len(start)) * size
+    # a value and an index, in arrays that grow by copying, and as CSR
+    check_memory(int(40 * entries), f"reading {quoted(path)} with about {entries:.0f} entries", "give a part of it")
 
 
 def _check_width(X: Any, path: Path) -> None:
@@ -362,6 +390,8 @@ def _read_fasta(path: Path, selection: Selection) -> Table:
     check_columns((*selection.extra, *selection.drop), ("id", "description"), path)
     headings: list[str] = []
     parts: list[list[str]] = []
+    # lines and what they are joined to, each with its overhead as a Python string
+    check_memory(4 * path.stat().st_size, f"reading {quoted(path)}", "give a part of it")
     with path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(file, 1):
             text = line.strip()

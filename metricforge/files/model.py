@@ -34,7 +34,7 @@ from ..errors import InputError, MissingPluginError, ModelFileError, UnknownName
 from ..kernels import Kernel
 from ..problem import Certificate
 from ..registry import registry
-from ..rows import is_dask, is_sparse
+from ..rows import check_memory, is_dask, is_sparse
 from ..space import FeatureMap, Stacked
 from . import atomic as files
 from .origin import Origin
@@ -295,6 +295,7 @@ def _read_zip(file: Any, shown: str) -> tuple[dict[str, Any], list[Any]]:
     size = file.seek(0, os.SEEK_END)
     if size < DIGEST:
         raise ModelFileError(damaged)
+    check_memory(size, f"loading {shown}", "learn from fewer rows")
     file.seek(size - DIGEST)
     if file.read(DIGEST) != _digest(file, size - DIGEST):
         raise ModelFileError(damaged if _looks_like_ours(file) else f"{shown} is damaged, or not a saved metric")

@@ -30,13 +30,18 @@ REPORT: dict[str, Any] = {
     "certificate": Certificate | str | None,
 }
 """The types of those fields of a report that the library uses."""
+ADDED = {**dict.fromkeys(("n", "relations", "dropped"), int), **dict.fromkeys(("notes", "converted"), tuple | list)}
+"""The fields that an update adds to, which the report of a metric with a solver has."""
 
 
-def check_report(report: Mapping[Any, Any]) -> None:
-    """Raise InputError if a field of a report has a wrong type."""
+def check_report(report: Mapping[Any, Any], *, updatable: bool = False) -> None:
+    """Raise InputError if a field of a report has a wrong type; if ``updatable``, also where one is missing."""
     for name, value in report.items():
         if not isinstance(name, str) or not isinstance(value, REPORT.get(name, object)):
             raise InputError(f"report: the field {name!r} has the wrong type {type(value).__name__}")
+    for name, kind in ADDED.items() if updatable else ():
+        if not isinstance(report.get(name), kind):
+            raise InputError(f"report: the field {name!r}, to which an update adds, is missing or has a wrong type")
     for name in ("notes", "converted"):
         if not all(isinstance(text, str) for text in report.get(name) or ()):
             raise InputError(f"report: {name} holds something else than strings")

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from ..checks import nearest, whole_number
 from ..errors import InputError, UnknownNameError
-from ..rows import cluster
-from .untrusted import check_distinct, check_regular
+from ..rows import check_memory, cluster
+from .untrusted import check_array_size, check_distinct, check_regular
 
 Array = NDArray[Any]
 
@@ -28,6 +28,8 @@ MOST_CHUNKS = 20_000
 """More make graphs that take minutes to build: 1.3 TB in chunks of the default size."""
 CHUNK_BYTES = 64 * 2**20
 """The default size of a chunk."""
+PARQUET_COPIES = 3
+"""Copies of a column while it is read: as decoded, as an array, and among the rows."""
 
 
 class _Source(Protocol):
@@ -113,8 +115,10 @@ class _Npy:
 
 def _open_npy(path: Path, columns: list[str] | None) -> tuple[_Source, tuple[int, int], np.dtype[Any]]:
     try:
+        with path.open("rb") as file:
+            check_array_size(file, path.stat().st_size)
         found = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, EOFError) as error:
         raise InputError(f"path: {path.name!r} is not a NumPy file of numbers ({error})") from None
     return _Npy(str(path.resolve())), _two_axes(found.shape, path), _numeric(found.dtype, path)
 
@@ -176,6 +180,23 @@ def parquet_columns(path: Path) -> dict[str, bool]:
         raise InputError(f"{str(path)!r} is not a Parquet file: {' '.join(str(error).split())[:100]}") from None
     check_distinct(schema.names, path)
     return {found.name: _arrow_dtype(found.type).kind in "fiub" for found in schema}
+
+
+def check_parquet_size(path: Path, only: Sequence[str] | None = None) -> None:
+    """Raise if the memory budget does not allow to read the rows of a Parquet file: compression can hide their size."""
+    import pyarrow.parquet as pq
+
+    needed, n = 0, 0
+    for file in parquet_files(path):
+        about = pq.read_metadata(file)
+        n += about.num_rows
+        wanted = None if only is None else set(only)
+        for group in map(about.row_group, range(about.num_row_groups)):
+            for column in map(group.column, range(group.num_columns)):
+                if wanted is None or column.path_in_schema in wanted:
+                    # repeated values take no space in the file
+                    needed += PARQUET_COPIES * max(column.total_uncompressed_size, 8 * group.num_rows)
+    check_memory(needed, f"reading {n} rows of {str(path)!r}", "give a part of them, or fewer columns")
 
 
 def _arrow_dtype(kind: Any) -> np.dtype[Any]:

@@ -61,6 +61,11 @@ class Table:
         return np.arange(self.rows.shape[0]) if self.kept is None else self.kept
 
     @property
+    def nbytes(self) -> int:
+        """The memory that the rows and the extra columns take."""
+        return sum(map(_rows.bytes_of, (self.rows, *self.extra.values())))
+
+    @property
     def holds_strings(self) -> bool:
         """Whether a row is a string, not a vector."""
         return len(self.rows.shape) == 1

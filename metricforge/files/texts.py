@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,9 @@ from numpy.typing import NDArray
 from .cells import as_values
 
 Array = NDArray[Any]
+
+TEXT_BYTES = 150
+"""Memory of a short text with its entry in a dictionary, in bytes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,9 +36,9 @@ class Texts:
     @classmethod
     def of(cls, cells: Sequence[str]) -> Texts:
         """Build from the cells of a column."""
-        numbers: dict[str, int] = {}
-        codes = [numbers.setdefault(cell, len(numbers)) for cell in cells]
-        return cls(np.array(codes, dtype=np.int64), tuple(numbers))
+        growing = GrowingTexts()
+        growing.add(cells)
+        return growing.texts()
 
     def values(self) -> Array:
         """Return the column as `metricforge.files.cells.as_values` does: integers, floats or strings."""
@@ -51,3 +55,24 @@ class Texts:
     def first_row(self, code: int) -> int:
         """Return the first row that has a text."""
         return int(np.argmax(self.codes == code))
+
+
+class GrowingTexts:
+    """A column of text that is read block by block; a text that occurs often is kept once."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._codes: list[Array] = []
+        self.nbytes = 0
+
+    def add(self, cells: Sequence[str]) -> None:
+        """Append the cells of a block."""
+        numbers, before = self._numbers, len(self._numbers)
+        self._codes.append(np.array([numbers.setdefault(cell, len(numbers)) for cell in cells], dtype=np.int64))
+        new = islice(reversed(numbers), len(numbers) - before)
+        self.nbytes += 8 * len(cells) + sum(TEXT_BYTES + len(text) for text in new)
+
+    def texts(self) -> Texts:
+        """Return the whole column."""
+        codes = np.concatenate(self._codes) if self._codes else np.empty(0, dtype=np.int64)
+        return Texts(codes, tuple(self._numbers))

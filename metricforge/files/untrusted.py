@@ -6,6 +6,7 @@ import math
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, Any
 
 import numpy as np
@@ -29,7 +30,10 @@ def check_array_size(file: IO[bytes], size: int, *, exact: bool = False) -> None
     """
     version = np.lib.format.read_magic(file)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, _, dtype = read(file)
+    try:
+        shape, _, dtype = read(file)
+    except (TokenError, SyntaxError, RecursionError, OverflowError, TypeError, MemoryError) as error:
+        raise ValueError(f"its header cannot be read: {error}") from None
     if dtype.hasobject or min(shape, default=0) < 0:
         raise ValueError("it is not an array of numbers or strings")
     needed = math.prod(shape) * max(1, dtype.itemsize)

@@ -6,14 +6,14 @@ array of any of these.  Code outside this package treats all of them alike.
 Files: `containers` recognises rows, `checking` validates them, `moving` selects and transfers them, `mapping` applies
 functions to them, `threads` does so on the cores of this machine, `chunks` builds dask graphs, `cluster` runs these,
 `values` keeps results of tasks on the workers, `memory` has the budget, `digests` hashes content, `pairs` has
-statistics over pairs of rows.
+statistics over pairs of rows, `pulse` tells a progress bar about long passes.
 """
 
 from __future__ import annotations
 
-from .checking import as_objects, as_strings, as_vectors, check_widths
+from .checking import as_objects, as_strings, as_vectors, check_widths, holds_strings
 from .chunks import FAN_IN, Tasks, as_dask, chunk_ranges, cross, limit_chunks, split, whole_rows
-from .containers import Array, as_float64, column_names, count, float_dtype, is_dask, is_sparse, quiet, width
+from .containers import Array, as_float64, bytes_of, column_names, count, float_dtype, is_dask, is_sparse, quiet, width
 from .digests import ComparedByContent, digest
 from .mapping import (
     BLOCK_BYTES,
@@ -30,9 +30,10 @@ from .mapping import (
     moments,
     wide_blocks,
 )
-from .memory import check_memory, memory_budget, parse_bytes, show_bytes
+from .memory import check_memory, hold, memory_budget, parse_bytes, show_bytes
 from .moving import draw, gathered, spread, stack, take
-from .values import Value, as_array, chunk_values, evaluate
+from .pulse import beat, listening
+from .values import Value, as_array, chunk_values, evaluate, settle
 
 __all__ = [
     "BLOCK_BYTES",
@@ -47,8 +48,10 @@ __all__ = [
     "as_objects",
     "as_strings",
     "as_vectors",
+    "beat",
     "block_bytes",
     "blocks",
+    "bytes_of",
     "check_memory",
     "check_widths",
     "chunk_ranges",
@@ -63,9 +66,12 @@ __all__ = [
     "float_dtype",
     "fold",
     "gathered",
+    "hold",
+    "holds_strings",
     "is_dask",
     "is_sparse",
     "limit_chunks",
+    "listening",
     "map_paired",
     "map_pairs",
     "map_relations",
@@ -76,6 +82,7 @@ __all__ = [
     "moments",
     "parse_bytes",
     "quiet",
+    "settle",
     "show_bytes",
     "split",
     "spread",

@@ -46,7 +46,9 @@ def as_vectors(X: Any, name: str = "X") -> Any:
         raise InputError(f"{name} must be a 2-d array with one row per item, got {kind}{shown(A.item())}")
     if A.ndim == 1:
         if A.dtype.kind in "US" or (A.dtype == object and len(A) and isinstance(A[0], str)):
-            raise InputError(f"{name} holds text; use a kernel on strings, for instance kernel=mf.kernels.Spectrum(3)")
+            raise InputError(
+                f"{name} holds text; use a kernel on strings, for instance kernel=mf.kernels.Spectrum(3).normalized()"
+            )
         raise InputError(
             f"{name} must be 2-d, got shape {A.shape}. Reshape your data with {name}.reshape(-1, 1) "
             f"if it has one feature, or {name}.reshape(1, -1) if it is one row"
@@ -83,6 +85,16 @@ def as_strings(X: Any, name: str = "X") -> Any:
     A = np.empty(len(items), dtype=object)
     A[:] = items
     return A
+
+
+def holds_strings(X: Any) -> bool:
+    """Return whether rows are strings, judged by the first one; a 1-d dask array of objects or of text counts."""
+    if is_dask(X):
+        # looked up on the type: a dask Delayed has an attribute of any name
+        return bool(hasattr(type(X), "ndim") and X.ndim == 1 and X.dtype.kind in "OUT")
+    if hasattr(X, "dtype") and hasattr(X, "ndim"):  # arrays, and series of a data frame
+        return bool(X.ndim == 1 and len(X) and isinstance(np.asarray(X[:1])[0], str))
+    return isinstance(X, list | tuple) and len(X) > 0 and isinstance(X[0], str)
 
 
 def as_objects(X: Any, name: str = "X") -> Any:

@@ -17,10 +17,11 @@ from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import InputError
 
+T = TypeVar("T")
 Watch = Callable[[int, int], None]
 
 TASK_SHARE = 8
@@ -28,6 +29,8 @@ TASK_SHARE = 8
 ANSWER_SECONDS = 10
 """Time limit for a scheduler to answer."""
 POLL_SECONDS = 0.1
+LOSS_SECONDS = 2
+"""How often to check that values which no task can compute again are still there."""
 SHORT_SECONDS = 0.5
 """No progress is reported for work shorter than this: the requests to the scheduler would slow it down."""
 
@@ -120,6 +123,13 @@ def free_memory() -> int:
     return int(psutil.virtual_memory().available)
 
 
+def resident_memory() -> int:
+    """Return the memory of this process, in bytes."""
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
+
+
 @contextmanager
 def connected(address: str | None) -> Iterator[None]:
     """Run dask graphs on the scheduler at ``address`` inside the block; None means in this process."""
@@ -167,18 +177,21 @@ class _BlasLimit:
         import scipy.linalg  # noqa: F401 - SciPy has its own BLAS, which must be loaded for the limit to apply
 
         with self._lock:
-            for library in _libraries(len(sys.modules)).select(user_api="blas").lib_controllers:
+            for library in _blas(len(sys.modules)):
                 if library.filepath not in self._before:  # also one that was loaded after the first user came
-                    self._before[library.filepath] = library, library.num_threads
-                    _set_threads(library, 1)
+                    threads = library.num_threads
+                    self._before[library.filepath] = library, threads
+                    if threads != 1:
+                        _set_threads(library, 1)
             self._users += 1
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._users -= 1
             if self._users == 0:
-                for library, count in self._before.values():
-                    _set_threads(library, count)
+                for library, threads in self._before.values():
+                    if threads != 1:
+                        _set_threads(library, threads)
                 self._before.clear()
 
 
@@ -206,11 +219,11 @@ def one_thread() -> AbstractContextManager[None]:
 
 
 @lru_cache(maxsize=1)
-def _libraries(modules: int) -> Any:
-    """Return the controller of the libraries loaded so far, cached: finding them takes milliseconds."""
+def _blas(modules: int) -> list[Any]:
+    """Return the controllers of the BLAS libraries loaded so far, cached: finding them takes milliseconds."""
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController()
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
 def compute(*lazy: Any) -> tuple[Any, ...]:
@@ -229,8 +242,9 @@ def compute(*lazy: Any) -> tuple[Any, ...]:
                 return tuple(dask.compute(*lazy, **where))
         computed = persisted(at, list(lazy))
         try:
-            _wait(computed, watch)
-            return tuple(_fetched(at, collection) for collection in computed)
+            _wait(at, computed, watch)
+            with _named_cancellation(at):
+                return tuple(_fetched(at, collection) for collection in computed)
         finally:
             _release(computed, keep=lazy)
 
@@ -246,7 +260,7 @@ def kept(*lazy: Any) -> tuple[Any, ...]:
             with _counting(_watch.get()):
                 return tuple(dask.persist(*lazy, **where))
         computed = persisted(at, list(lazy))
-        _wait(computed, _watch.get())
+        _wait(at, computed, _watch.get())
         return tuple(computed)
 
 
@@ -270,7 +284,133 @@ def stored(graph: dict[str, Any], keys: list[str]) -> list[Any]:
 def results(values: list[Any]) -> list[Any]:
     """Return the values of what `stored` returned, in this process."""
     at = client()
-    return values if at is None else list(at.gather(values))
+    if at is None:
+        return values
+    with _named_cancellation(at):
+        _wait_all(at, values)
+        return list(at.gather(values))
+
+
+def _wait_all(at: Any, futures: list[Any]) -> None:
+    """Wait for futures; raise LostValuesError if what they may need is lost."""
+    from distributed import wait
+
+    while _settled:
+        _check_settled(at)
+        try:
+            wait(futures, timeout=LOSS_SECONDS)
+        except TimeoutError:
+            continue
+        return
+    wait(futures)
+
+
+PIECE_BYTES = 4 * 2**20
+"""Bytes of an array that pass through this process at a time when its history is ended."""
+
+
+def without_history(values: list[Any], keys: list[str]) -> list[Any]:
+    """Return copies of arrays that `stored` returned, under new keys, that depend on no task; without a client, these.
+
+    The scheduler forgets the tasks behind them.  A copy goes through this process, a few rows at a time, back to the
+    worker that it came from.  If that worker ends, the copy is lost: `LostValuesError` is raised where it is needed.
+    """
+    at = client()
+    if at is None:
+        return values
+    made = []
+    with _named_cancellation(at):
+        _wait_all(at, values)
+        where = at.who_has(values)
+        for future, key in zip(values, keys, strict=True):
+            held = [address for address in where[future.key] if address in at.nthreads()] or None
+            made.append(_copied(at, future, key, held))
+            _settled.add(made[-1])
+    return made
+
+
+def _copied(at: Any, future: Any, key: str, held: list[str] | None) -> Any:
+    """Return a future of the same rows, joined from pieces that no task has made."""
+    from distributed import wait
+
+    there: dict[str, Any] = {"workers": held, "allow_other_workers": held is not None, "pure": False}
+    rows, size = at.submit(_extent, future, **there).result()
+    step = max(1, PIECE_BYTES * rows // max(1, size))
+    pieces = []
+    for start in range(0, max(1, rows), step):
+        piece = at.submit(_piece, future, start, start + step, **there).result()
+        pieces.append(at.scatter(piece, workers=held, hash=False))
+    joined = at.submit(_joined_rows, pieces, key=key, **there)
+    wait(joined)
+    return joined  # the pieces are forgotten now, and with them how to compute it again
+
+
+def _extent(rows: Any) -> tuple[int, int]:
+    return len(rows), rows.nbytes
+
+
+def _piece(rows: Any, start: int, stop: int) -> Any:
+    return rows[start:stop]
+
+
+def _joined_rows(pieces: list[Any]) -> Any:
+    import numpy as np
+
+    return np.concatenate(pieces)
+
+
+_settled: weakref.WeakSet[Any] = weakref.WeakSet()
+"""The futures that `without_history` returned."""
+
+
+def _check_settled(at: Any) -> None:
+    """Raise LostValuesError if a client's futures of `without_history` are lost: tasks that need them may wait forever.
+
+    It is raised once for every loss, because the caller may refer to lost futures until it has begun anew.
+    """
+    lost = _forget_lost(at)
+    if lost:
+        raise LostValuesError(f"a worker was lost with {lost} value(s) that no task can compute again; run it again")
+
+
+def _forget_lost(at: Any) -> int:
+    """Remove the lost futures of a client from `_settled`; return how many there were."""
+    lost = [future for future in _settled if future.client is at and future.status in ("lost", "cancelled")]
+    _settled.difference_update(lost)
+    return len(lost)
+
+
+class LostValuesError(InputError):
+    """Values that no task can compute again were lost with their worker: loops start again from what they have."""
+
+
+def despite_losses(attempt: Callable[[], T], times: int, message: str) -> T:
+    """Return what ``attempt`` returns; after a LostValuesError log the message and try again, at most so many times."""
+    for _ in range(times):
+        try:
+            return attempt()
+        except LostValuesError as error:
+            _log.warning("%s: %s", message, str(error))
+    return attempt()
+
+
+@contextmanager
+def _named_cancellation(at: Any) -> Iterator[None]:
+    """Raise LostValuesError for a cancelled computation while the client still works, and else InputError."""
+    try:
+        yield
+    except CancelledError as error:
+        reason = " ".join(str(error).split())[:200]
+        if at.status == "running":
+            _forget_lost(at)  # this error reports them
+            raise LostValuesError(
+                f"the cluster cancelled the computation ({reason}): a worker was lost, or futures were cancelled; run "
+                "it again"
+            ) from error
+        raise InputError(
+            f"the cluster cancelled the computation ({reason}): its client was closed, or the scheduler has ended; "
+            "connect a new client"
+        ) from error
 
 
 def stored_chunks(X: Any, keys: list[Any]) -> list[Any]:
@@ -368,29 +508,25 @@ def _counting(watch: Watch | None) -> Iterator[None]:
         yield
 
 
-def _wait(computed: list[Any], watch: Watch | None) -> None:
+def _wait(at: Any, computed: list[Any], watch: Watch | None) -> None:
     """Wait for persisted collections; after SHORT_SECONDS, report how many of their tasks are finished."""
-    try:
-        _wait_for(computed, watch)
-    except CancelledError as error:
-        raise InputError(
-            f"the cluster cancelled the computation ({' '.join(str(error).split())[:200]}): its client was closed, or "
-            "the scheduler has ended; connect a new client"
-        ) from error
+    with _named_cancellation(at):
+        _wait_for(at, computed, watch)
 
 
-def _wait_for(computed: list[Any], watch: Watch | None) -> None:
+def _wait_for(at: Any, computed: list[Any], watch: Watch | None) -> None:
     from distributed import futures_of, wait
 
     futures = futures_of(computed)
     if watch is None or not futures:
-        wait(futures)
+        _wait_all(at, futures)
         return
     try:
         wait(futures, timeout=SHORT_SECONDS)
     except TimeoutError:
         count = _counter(futures)
         while not all(future.done() for future in futures):
+            _check_settled(at)
             try:
                 wait(futures, timeout=POLL_SECONDS)
             except TimeoutError:

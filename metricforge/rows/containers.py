@@ -36,6 +36,17 @@ def width(X: Any) -> int | None:
     return int(shape[1]) if len(shape) == 2 else None
 
 
+def bytes_of(X: Any) -> int:
+    """Return the memory that rows, or a column, take in this process: none on dask."""
+    if X is None or is_dask(X):
+        return 0
+    if is_sparse(X):
+        return int(X.data.nbytes + X.indices.nbytes + X.indptr.nbytes)
+    if isinstance(X, np.ndarray) and X.dtype != object:
+        return int(X.nbytes)
+    return sum(8 + sys.getsizeof(x) for x in X)
+
+
 def as_float64(X: Any) -> Any:
     """Return float32 rows as float64, and any other rows unchanged."""
     return X.astype(np.float64) if getattr(X, "dtype", None) == np.float32 else X

@@ -16,11 +16,14 @@ from .chunks import Graph, as_dask, blockwise, limit_chunks, row_chunks, rows_la
 from .containers import Array, count, is_dask, is_sparse, quiet, width
 from .memory import check_memory, requested_budget
 from .moving import gathered, take
+from .pulse import beat
 
 BLOCK_BYTES = 64 * 2**20
 """Memory that one block of a blocked loop may allocate; large enough for GEMM to run at full speed."""
-WIDE_BYTES = 8 * 2**20
-"""Memory of a block whose intermediate arrays are wider than rows and result: small enough to stay in the cache."""
+WIDE_BYTES = 3 * 2**20
+"""Memory of a block whose intermediate arrays are wider than rows and result: one of them fits the cache of a core."""
+WIDE_ROWS = 128
+"""Rows that such a block should have at least: a product with fewer takes longer for each."""
 WIDE_ARRAYS = 3
 """Arrays of the widest intermediate that exist at the same time: the block of a kernel and its temporaries."""
 
@@ -32,10 +35,15 @@ def block_bytes(limit: int = BLOCK_BYTES) -> int:
 
 
 def blocks(n: int, row_bytes: int, limit: int = BLOCK_BYTES) -> Iterator[slice]:
-    """Yield slices that cover ``range(n)``, each of one row or of at most ``limit`` bytes at ``row_bytes`` per row."""
+    """Yield slices that cover ``range(n)``, each of one row or of at most ``limit`` bytes at ``row_bytes`` per row.
+
+    A progress bar learns of every block that is done.
+    """
     step = max(1, block_bytes(limit) // max(1, row_bytes))
     for start in range(0, n, step):
-        yield slice(start, min(n, start + step))
+        stop = min(n, start + step)
+        yield slice(start, stop)
+        beat(stop, n)
 
 
 BLOCK_SHARE = 4
@@ -50,11 +58,18 @@ LEAST_TILE = 32
 
 def wide_blocks(n: int, widest: int) -> Iterator[slice]:
     """Yield slices that cover ``range(n)``, for functions that make float64 arrays of ``widest`` columns of them."""
-    return blocks(n, WIDE_ARRAYS * 8 * widest, WIDE_BYTES)
+    row_bytes = WIDE_ARRAYS * 8 * widest
+    return blocks(n, row_bytes, min(max(WIDE_BYTES, WIDE_ROWS * row_bytes), BLOCK_BYTES))
 
 
 def map_rows(
-    function: Callable[[Any], Array], X: Any, columns: int | None, dtype: Any, *, widest: int | None = None
+    function: Callable[..., Array],
+    X: Any,
+    columns: int | None,
+    dtype: Any,
+    *,
+    widest: int | None = None,
+    writes: bool = False,
 ) -> Any:
     """Apply ``function(block) -> (rows, columns)`` to every block of X and stack the results.
 
@@ -68,7 +83,10 @@ def map_rows(
     dtype : dtype of the result
     widest : int, optional
         The columns of the widest float64 array that the function makes of a block, for instance the number of
-        landmarks.  Blocks are then so small that such arrays take at most WIDE_BYTES.
+        landmarks.  Blocks are then so small that such arrays take at most WIDE_BYTES, or 64 MB where that is fewer
+        than 128 rows.
+    writes : bool
+        Whether the function takes ``out=``, where it writes float64 results: no copy is made of them then.
 
     Returns
     -------
@@ -79,14 +97,31 @@ def map_rows(
         X = limit_chunks(X, np.dtype(dtype).itemsize * (columns or 1))
         out = "i" if columns is None else "ic"
         shape = {} if columns is None else {"new_axes": {"c": columns}}
-        call = _RowCall(columns, np.dtype(dtype), widest)
+        call = _RowCall(columns, np.dtype(dtype), widest, writes)
         return blockwise(call, function, out, ((X, "ik"[: X.ndim]),), dtype, **shape)
-    n = count(X)
+    return _map_in_memory(function, X, None, columns, dtype, widest, writes)
+
+
+def _map_in_memory(
+    function: Callable[..., Array],
+    X: Any,
+    index: Array | None,
+    columns: int | None,
+    dtype: Any,
+    widest: int | None,
+    writes: bool,
+) -> Array:
+    """Do the same for rows in memory, or for those of them that ``index`` numbers, which are copied block by block."""
+    n = count(X) if index is None else len(index)
     result = np.empty(n if columns is None else (n, columns), dtype=dtype)
     most = max(columns or 1, width(X) or 1)
     for rows in blocks(n, 8 * most) if widest is None else wide_blocks(n, max(most, widest)):
+        block = X[rows if index is None else index[rows]]
         with quiet():
-            result[rows] = function(X[rows])
+            if writes and result.dtype == np.float64:
+                function(block, out=result[rows])
+            else:
+                result[rows] = function(block)
     return result
 
 
@@ -98,6 +133,7 @@ def map_taken(
     dtype: Any,
     *,
     widest: int | None = None,
+    writes: bool = False,
 ) -> Array:
     """Return ``function`` of the rows ``X[index]``, in memory; on dask it runs on the workers that have the rows.
 
@@ -105,11 +141,11 @@ def map_taken(
     """
     if not is_dask(X):
         everything = len(index) == count(X) and np.array_equal(index, np.arange(len(index)))
-        return np.asarray(map_rows(function, X if everything else X[index], columns, dtype, widest=widest))
+        return _map_in_memory(function, X, None if everything else index, columns, dtype, widest, writes)
     order = np.argsort(index, kind="stable")
     result = np.empty(len(index) if columns is None else (len(index), columns), dtype=dtype)
     ascending = selected(X, np.asarray(index)[order])
-    result[order] = gathered(map_rows(function, ascending, columns, dtype, widest=widest))
+    result[order] = gathered(map_rows(function, ascending, columns, dtype, widest=widest, writes=writes))
     return result
 
 
@@ -291,13 +327,14 @@ class _RowCall:
     columns: int | None
     dtype: np.dtype[Any]
     widest: int | None
+    writes: bool
 
     def __call__(self, where: tuple[slice, ...], X: Any, function: Callable[[Any], Array]) -> Array:
         result: Array = with_note(self._mapped, rows_label(*where), function, _single(X))
         return result
 
     def _mapped(self, function: Callable[[Any], Array], X: Any) -> Any:
-        return map_rows(function, X, self.columns, self.dtype, widest=self.widest)
+        return map_rows(function, X, self.columns, self.dtype, widest=self.widest, writes=self.writes)
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from contextvars import ContextVar
 
 from ..errors import InputError, MemoryBudgetError
 from .cluster import free_memory
+
+_HELD: ContextVar[int] = ContextVar("held", default=0)
 
 
 def memory_budget() -> int:
@@ -20,7 +23,15 @@ def requested_budget() -> int | None:
     Results differ by rounding where blocks do, and must not depend on the memory that happens to be free.
     """
     requested = os.environ.get("METRICFORGE_MEMORY")
-    return parse_bytes(requested) if requested else None
+    return max(0, parse_bytes(requested) - _HELD.get()) if requested else None
+
+
+def hold(nbytes: int) -> None:
+    """Count memory that a caller keeps against the requested budget, until the current context (`contextvars`) ends.
+
+    A command holds the rows that it has read while it learns from them.
+    """
+    _HELD.set(_HELD.get() + nbytes)
 
 
 def parse_bytes(text: str) -> int:
@@ -39,6 +50,8 @@ def parse_bytes(text: str) -> int:
 
 def show_bytes(size: int) -> str:
     """Return an amount of memory as text, in MB or GB."""
+    if size >= 10**15:  # also what no float can hold
+        return "more than a million GB"
     return f"{size / 1e9:.1f} GB" if size >= 10**9 else f"{size / 1e6:.3g} MB"
 
 
@@ -56,7 +69,9 @@ def check_memory(needed: int, what: str, repair: str) -> None:
     """
     budget = memory_budget()
     if needed > budget:
+        held = _HELD.get() if requested_budget() is not None else 0
+        whole = show_bytes(budget + held) + (f" less {show_bytes(held)} that are in use" if held else "")
         raise MemoryBudgetError(
-            f"{what} would take {show_bytes(needed)}, and the memory budget is {show_bytes(budget)}; {repair}, "
-            "or raise the budget with the environment variable METRICFORGE_MEMORY"
+            f"{what} would take {show_bytes(needed)}, and the memory budget is {whole}; {repair}, or raise the budget "
+            "with the environment variable METRICFORGE_MEMORY"
         )

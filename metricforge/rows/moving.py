@@ -12,12 +12,22 @@ from . import cluster
 from .chunks import concatenated, selected, split
 from .containers import Array, count, is_dask, is_sparse, width
 
+MANY_ROWS = 10**6
+"""From this many rows on, drawing up to half of them makes no array of as many numbers."""
+
 
 def draw(n: int, size: int, seed: int) -> Array:
     """Return ``min(n, size)`` distinct row numbers, sorted; they depend on n, size and seed only."""
     if size >= n:
         return np.arange(n)
-    return np.sort(generator(seed).choice(n, size=size, replace=False))
+    rng = generator(seed)
+    if n < MANY_ROWS or 2 * size > n or 50 * size < n:
+        return np.sort(rng.choice(n, size=size, replace=False))
+    # to choose n/50 numbers or more, numpy shuffles all n of them
+    found = np.unique(rng.integers(n, size=size))
+    while len(found) < size:
+        found = np.union1d(found, rng.integers(n, size=size // 8 + 8))
+    return np.delete(found, rng.choice(len(found), size=len(found) - size, replace=False))
 
 
 def take(X: Any, index: Array) -> Any:

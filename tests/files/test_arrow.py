@@ -107,3 +107,13 @@ def test_the_encoding_of_the_file(tmp_path):
         read(tmp_path / "d.csv")
     with pytest.raises(InputError, match="not ascii text"):
         read(tmp_path / "d.csv", dialect=Dialect(encoding="ascii"))
+
+
+def test_a_column_may_be_a_feature_and_a_hint(tmp_path):
+    path = put(tmp_path / "rows.csv", "a,b\n1,2\n3,4\n")
+    with TextFile(path) as file:
+        assert arrow.read_columns(file, ["a", "b"], ["b"]) is None
+    with TextFile(path) as file:
+        found = arrow.read_columns(file, ["a"], ["b"])
+    assert found is not None
+    assert found.texts["b"].texts == ("2", "4")

@@ -191,6 +191,10 @@ def part(head, name):
     return next(pair for pair in head["content"]["dict"] if pair[0] == name)
 
 
+def field_of_report(head, name):
+    return next(pair for pair in part(head, "report")[1]["dict"] if pair[0] == name)
+
+
 FORGED = {
     "negative seed": lambda head: part(head, "seed").__setitem__(1, -3),
     "report of a wrong type": lambda head: part(head, "report").__setitem__(1, {"dict": [["n", "many"]]}),
@@ -199,6 +203,9 @@ FORGED = {
         1, {"dict": [["parts", {"tuple": [3]}]]}
     ),
     "report with keys that are no names": lambda head: part(head, "report").__setitem__(1, {"dict": [[7, "x"]]}),
+    "report without notes": lambda head: field_of_report(head, "notes").__setitem__(0, "nothing"),
+    "report whose notes are None": lambda head: field_of_report(head, "notes").__setitem__(1, None),
+    "report whose counts are None": lambda head: field_of_report(head, "dropped").__setitem__(1, None),
     "columns that are no names": lambda head: part(head, "columns").__setitem__(1, {"tuple": [1, 2, 3, 4]}),
     "certificate that cannot be shown": lambda head: part(head, "report").__setitem__(
         1, {"dict": [["certificate", {"plain": "certificate", "fields": {"kind": "gap", "value": "small"}}]]}

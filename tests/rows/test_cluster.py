@@ -301,6 +301,17 @@ def test_a_client_closed_at_its_work_is_an_error():
         closing.join()
 
 
+def test_a_scheduler_lost_while_values_are_fetched_is_an_input_error(client, monkeypatch):
+    from distributed.client import FutureCancelledError
+
+    def lost(*args, **options):
+        raise FutureCancelledError("value", "scheduler-connection-lost")
+
+    monkeypatch.setattr(Client, "gather", lost)
+    with pytest.raises(InputError, match=r"the cluster cancelled the computation .*scheduler-connection-lost"):
+        where_it_runs.compute(da.ones(6, chunks=3))
+
+
 def test_a_closed_client_is_an_input_error():
     X, y = data()
     with (

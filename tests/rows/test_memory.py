@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from contextvars import copy_context
+
+import numpy as np
 import pytest
+from scipy import sparse
 
 from metricforge.errors import InputError, MemoryBudgetError
-from metricforge.rows import memory
+from metricforge.rows import bytes_of, memory
 
 
 @pytest.mark.parametrize(
@@ -53,3 +57,18 @@ def test_the_check_is_importable_from_space():
     from metricforge import rows, space
 
     assert space.check_memory is rows.check_memory is memory.check_memory
+
+
+def test_what_a_caller_holds_counts_until_its_context_ends(monkeypatch):
+    monkeypatch.setenv("METRICFORGE_MEMORY", "100MB")
+
+    def command():
+        memory.hold(bytes_of(np.zeros((1000, 4000))))
+        memory.hold(bytes_of(sparse.csr_array(np.eye(10))) + bytes_of(["a", "b"]) + bytes_of(None))
+        assert 67_999_000 < memory.memory_budget() < 68_000_000
+        with pytest.raises(MemoryBudgetError, match=r"the memory budget is 100 MB less 32 MB that are in use"):
+            memory.check_memory(70_000_000, "a matrix", "use a smaller one")
+
+    copy_context().run(command)
+    assert memory.memory_budget() == 100_000_000
+    memory.check_memory(70_000_000, "a matrix", "use a smaller one")

@@ -62,3 +62,26 @@ def test_draws_are_distinct_sorted_and_depend_on_the_seed_alone():
 def test_rows_in_memory_stay_without_a_client(X):
     assert rows.spread(X) is X
     assert rows.gathered(X) is X
+
+
+@pytest.mark.parametrize("share", [1000, 25, 3])
+def test_some_of_many_rows_are_drawn_without_an_array_of_all(share):
+    import tracemalloc
+
+    n = 1_000_000
+    rows.draw(n, 10, 0)  # imports
+    tracemalloc.start()
+    try:
+        found = rows.draw(n, n // share, 7)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(found) == n // share
+    assert found[0] >= 0
+    assert found[-1] < n
+    assert (np.diff(found) > 0).all()
+    np.testing.assert_array_equal(found, rows.draw(n, n // share, 7))
+    # uniform: each tenth of the rows has a tenth of them, within five standard errors
+    counts = np.bincount(found * 10 // n, minlength=10) / len(found)
+    assert np.abs(counts - 0.1).max() < 5 * (0.09 / len(found)) ** 0.5
+    assert peak < 60 * len(found) + 1e6

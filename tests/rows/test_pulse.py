@@ -1,0 +1,84 @@
+"""Signs of work in long passes over rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import metricforge as mf
+from metricforge import neighbors
+from metricforge import rows as _rows
+from metricforge.kernels import RBF
+from metricforge.registry import hookimpl
+from metricforge.rows import pulse
+from metricforge.space import choose_landmarks
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that advances by a second whenever it is read."""
+    now = iter(range(10**9))
+    monkeypatch.setattr(pulse.time, "monotonic", lambda: float(next(now)))
+
+
+def test_blocks_report_what_is_done(clock):
+    heard = []
+    with _rows.listening(lambda done, total: heard.append((done, total))):
+        assert [b.stop for b in _rows.blocks(10, 1, 4)] == [4, 8, 10]
+    assert heard == [(4, 10), (8, 10), (10, 10)]
+    list(_rows.blocks(10, 1, 4))  # nobody listens any more
+    assert len(heard) == 3
+
+
+def test_signs_come_twice_a_second_at_the_most():
+    heard = []
+    with _rows.listening(lambda done, total: heard.append(done)):
+        for _ in _rows.blocks(10_000, 1, 1):
+            pass
+    assert len(heard) <= 2
+
+
+def test_a_long_pass_repeats_the_last_step_with_the_part_that_is_done(clock):
+    events = []
+
+    class Listener:
+        @hookimpl
+        def metricforge_step(self, event):
+            events.append(event)
+
+    mf.register(Listener(), name="listener of a test")
+    X = np.random.default_rng(0).normal(size=(700, 3))
+    mf.learn(X, X[:, 0] > 0, method="nca", kernel="linear", max_iter=3)
+    during = [event for event in events if "pass" in event.info]
+    assert during
+    assert all(0 < event.info["pass"] <= 1 for event in during)
+    assert {event.step for event in during} > {0}
+
+
+def _landmarks(X):
+    choose_landmarks(RBF(1.0), X, 40, seed=0)
+
+
+def _in_cells(X):
+    neighbors.search(X, 3, method="cells", seed=0)
+
+
+def _other_classes(X):
+    list(neighbors.other_classes_within(X, np.arange(len(X)) % 2, np.full(len(X), 0.1)))
+
+
+@pytest.mark.parametrize(
+    ("work", "least"),
+    [
+        (lambda X: neighbors.search(X, 3, method="exact"), 10),
+        (_in_cells, 40),
+        (_other_classes, 10),
+        (_landmarks, 9),
+    ],
+)
+def test_searches_and_the_choice_of_landmarks_give_signs(clock, work, least):
+    heard = []
+    with _rows.listening(lambda done, total: heard.append(done / total)):
+        work(np.random.default_rng(0).normal(size=(5000, 3)))
+    assert len(heard) >= least  # fewer where only the blocks inside do
+    assert all(0 <= share <= 1 for share in heard)
