@@ -15,8 +15,13 @@ from .checks import one_of, whole_number
 from .errors import InputError
 from .files import atomic
 from .kernels import Kernel
-from .rows import Array, gathered, is_dask, quiet
+from .rows import Array, as_float64, gathered, is_dask, is_sparse, quiet
+from .space import FeatureMap, explicit_map, explicit_width
 
+CHECKED, DIGITS = 20, 1e-6
+"""Training rows on which a map is compared with the kernel, and the largest error of its values."""
+ROUNDED = 1e-13
+"""What the sums of inner products may lose besides, as a share of their terms."""
 SAMPLE = 20_000
 """Training rows that weigh the axes of a map that leaves some out."""
 
@@ -66,8 +71,9 @@ def adapter_of(kernel: Kernel, d: int, side: str, n_components: int | None, rows
     if one_of(side, "side", ("query", "both")) == "query":
         if n_components is not None:
             raise InputError('n_components is for side="both": the query side has as many columns as the stored rows')
-        return Adapter(np.asarray(H[:d, :d]), np.asarray(H[:d, d]), side)
-    R = psd.factor(H)  # (d + 1, r)
+        return _checked(Adapter(np.asarray(H[:d, :d]), np.asarray(H[:d, d]), side), kernel, rows)
+    R = _factor(kernel, H, d)  # (d + 1, r)
+    _checked(Adapter(np.asarray(R[:d].T), np.asarray(R[d]), side), kernel, rows)
     if n_components is not None:
         most = whole_number(n_components, "n_components", most=R.shape[1], most_is="the rank of the metric")
         if rows is None or is_dask(rows):
@@ -77,6 +83,41 @@ def adapter_of(kernel: Kernel, d: int, side: str, n_components: int | None, rows
         Z = gathered(rows[:SAMPLE]) @ R[:d] + R[d]
         R = R @ np.linalg.eigh(Z.T @ Z)[1][:, ::-1][:, :most]
     return Adapter(np.asarray(R[:d].T), np.asarray(R[d]), side)
+
+
+def _factor(kernel: Kernel, H: Array, d: int) -> Array:
+    """Return R with k(x, y) = [x, 1]'RR'[y, 1]: from the embedding where it is exact, else from H.
+
+    Beside a large offset of a column the entries of H have lost the digits of its factor.
+    """
+    own: FeatureMap | None = kernel.embedding()
+    if own is None:
+        width = explicit_width(kernel, np.zeros((1, d)))
+        own = None if width is None else explicit_map(kernel, width)
+    return psd.factor(H) if own is None or not own.exact else own.affine(d)
+
+
+def _checked(adapter: Adapter, kernel: Kernel, rows: Any) -> Adapter:
+    """Return an adapter, or raise if rounding keeps it from the kernel on some training rows."""
+    if rows is None:
+        return adapter
+    X = as_float64(gathered(rows[:CHECKED]))
+    X = X.toarray() if is_sparse(X) else np.asarray(X)
+    with quiet():
+        K, mapped = kernel.block(X, X), adapter(X)
+        other = X if adapter.side == "query" else mapped
+        off = K - mapped @ other.T
+        if adapter.side == "query":
+            off -= off.mean(axis=1, keepdims=True)  # what does not depend on x does not change a ranking
+        apart = K - K.mean(axis=1, keepdims=True) if adapter.side == "query" else K
+        terms = float((np.abs(mapped) @ np.abs(other.T)).max())
+        allowed = DIGITS * float(np.abs(apart).max()) + ROUNDED * terms
+    if not float(np.abs(off).max()) <= allowed:
+        raise InputError(
+            "the linear map of this metric has lost its digits beside a large offset or scale of a column; subtract a "
+            "constant from that column, or divide it by one, and learn again"
+        )
+    return adapter
 
 
 def _npy(adapter: Adapter) -> bytes:
@@ -92,7 +133,10 @@ def _onnx(adapter: Adapter) -> bytes:
         from onnx import TensorProto, checker, helper, numpy_helper
     except ImportError:
         raise InputError("an .onnx file needs the package onnx: pip install 'metricforge[onnx]'") from None
-    A, b = (np.ascontiguousarray(part, dtype=np.float32) for part in (adapter.A, adapter.b))
+    with quiet():
+        A, b = (np.ascontiguousarray(part, dtype=np.float32) for part in (adapter.A, adapter.b))
+    if not (np.isfinite(A).all() and np.isfinite(b).all()):
+        raise InputError("the numbers of this map are too large for the float32 of an .onnx file; save it as .npy")
     graph = helper.make_graph(
         [helper.make_node("Gemm", ["x", "A", "b"], ["y"], transB=1)],
         "metricforge",

@@ -91,13 +91,15 @@ def generator(seed: Any) -> Any:
         raise wrong("seed", "a whole number of at least 0", seed) from None
 
 
-def whole_number_or(value: Any, name: str, others: Sequence[str | None], least: int = 1) -> Any:
+def whole_number_or(
+    value: Any, name: str, others: Sequence[str | None], least: int = 1, most: int | None = None
+) -> Any:
     """Return ``value`` where it is one of ``others``, else what `whole_number` returns."""
     if _is_one_of(value, others):
         return value
-    found = _as_whole(value, least, None)
+    found = _as_whole(value, least, most)
     if found is None:
-        raise wrong(name, _either(others, _describe_whole(least, None)), value)
+        raise wrong(name, _either(others, _describe_whole(least, most)), value)
     return found
 
 

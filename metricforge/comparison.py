@@ -16,7 +16,7 @@ from .join import as_constraint
 from .kernels import Kernel
 from .metric import Metric
 from .pages.figures import grid
-from .plans import declared_methods, find_kernel
+from .plans import declared_methods, find_kernel, start_kernel
 from .registry import registry
 from .selection import FOLDS, START, Candidate, Scored, read_candidate, score, start_candidate
 
@@ -45,7 +45,7 @@ def compare(
         Names of methods, or dicts such as ``{"method": name, option: value}``.  Default: every installed method that
         can learn from this kind, with its default and with each of the settings that it declares.
     kernel : Kernel, Metric or str, optional
-        The kernel that all start from; default: each method's own.
+        The kernel that all start from; default: each method's own, and on strings that of `metricforge.learn`.
     rank : "auto", "exact" or int
     folds : int >= 2
     seed : int
@@ -58,6 +58,7 @@ def compare(
     """
     relations = as_constraint(constraints)
     seed, folds = whole_number(seed, "seed", least=0), whole_number(folds, "folds", least=2)
+    kernel = start_kernel(kernel, "auto", X)
     base = None if kernel is None else find_kernel(kernel)
     found = _declared(relations, base) if candidates is None else _given(candidates, base)
     start = start_candidate(base)
@@ -158,8 +159,8 @@ class Comparison:
         return [
             {
                 "name": one.name,
-                "score": one.mean,
-                "error": one.error,
+                "score": one.mean if one.scores else None,
+                "error": one.error if one.scores else None,
                 "seconds": one.seconds,
                 "certificate": "" if one.certificate is None else one.certificate.describe(),
                 "failure": one.failure,

@@ -205,8 +205,10 @@ def _lost_digits(space: Space) -> tuple[str, ...]:
     """Return a note if values of the kernel are so nearly equal that features computed from them lose digits."""
     if _rows.is_dask(space.rows) or space.representation == "explicit":
         return ()
-    sample = _rows.take(space.rows, _rows.draw(space.n, DIGITS_ROWS, space.seed))
-    apart, size = space.kernel.paired_squared_distance(sample, sample[::-1]), space.kernel.diag(sample)
+    kernel, sample = space.kernel, _rows.draw(space.n, DIGITS_ROWS, space.seed)
+    pairs = np.stack([sample, sample[::-1]], axis=1)
+    apart = _rows.map_relations(kernel.paired_squared_distance, space.rows, pairs, widest=kernel.widest)
+    size = _rows.map_relations(lambda X, _: kernel.diag(X), space.rows, pairs, widest=kernel.widest)
     ratio = float(apart.max(initial=0.0)) / (float(np.abs(size).max(initial=0.0)) or 1.0)
     if not 0 < ratio < NEARLY_EQUAL:
         return ()

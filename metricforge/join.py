@@ -140,10 +140,7 @@ def make_space(
     space = represent(resolved, placed, rank, seed=seed, cost=cost, explicit_columns=columns)
     if method is not None and method.rank is not None and rank == "auto" and space.representation != "explicit":
         space = represent(resolved, placed, method.rank, seed=seed)
-    sample = _rows.take(space.rows, _rows.draw(space.n, SAMPLE, seed))
-    with _rows.quiet():
-        diagonal = space.kernel.diag(sample)
-        some = space.kernel.paired(sample, sample[::-1])
+    diagonal, some = _sampled_values(space, seed)
     if not np.isfinite(some).all():
         raise InputError("X: k(x, y) overflows on some rows; rescale X, or choose smaller parameters of the kernel")
     if not np.isfinite(diagonal).all():
@@ -154,6 +151,16 @@ def make_space(
             "rescale X, for instance with StandardScaler"
         )
     return space
+
+
+def _sampled_values(space: Space, seed: int) -> tuple[_rows.Array, _rows.Array]:
+    """Return k(x, x) of a sample of rows, and k(x, y) of pairs of them."""
+    kernel, X, chosen = space.kernel, space.rows, _rows.draw(space.n, SAMPLE, seed)
+    if _rows.is_dask(X):
+        X, chosen = _rows.take(X, chosen), np.arange(len(chosen))
+    pairs = np.stack([chosen, chosen[::-1]], axis=1)
+    diagonal = _rows.map_relations(lambda A, _: kernel.diag(A), X, pairs, widest=kernel.widest)
+    return diagonal, _rows.map_relations(kernel.paired, X, pairs, widest=kernel.widest)
 
 
 def _forecast(method: Method | None, constraint: Constraint | None) -> tuple[Callable[[Size], float], int | None]:
@@ -171,12 +178,14 @@ def _forecast(method: Method | None, constraint: Constraint | None) -> tuple[Cal
 def progress(task: str) -> Iterator[Callable[..., None]]:
     """Send progress events for a task; yields the ``step`` of a Problem.
 
-    The first event comes at once and the last one also after an error.  Dask tasks inside the block are counted.
+    The first event comes at once and the last one also after an error.  Dask tasks inside the block are counted, and
+    long passes over rows repeat the last step, with the part of the pass that is done.
     """
     registry.step(Event(task))
+    steps = _Steps(task)
     try:
-        with cluster.watched(_Tasks(task)):
-            yield _Steps(task)
+        with cluster.watched(_Tasks(task)), _rows.listening(steps.working):
+            yield steps
     finally:
         registry.step(Event(task, done=True))
 
@@ -191,14 +200,21 @@ class _Tasks:
         registry.step(Event(self.task, finished, total, info={"tasks": total}))
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Steps:
     """The ``step`` of a Problem: sends one iteration of a solver."""
 
     task: str
+    last: Event | None = None
 
     def __call__(self, step: int, total: int | None = None, **info: float) -> None:
-        registry.step(Event(self.task, step, total, info=info))
+        self.last = Event(self.task, step, total, info=info)
+        registry.step(self.last)
+
+    def working(self, done: int, total: int) -> None:
+        """Send the last iteration again, with the part of a pass over rows that is done since."""
+        last = self.last or Event(self.task)
+        registry.step(replace(last, info={**last.info, "pass": done / total}))
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from .plans import (
     method_of,
     providing,
     resolve,
+    start_kernel,
     with_options,
 )
 from .problem import Method, Solver
@@ -80,8 +81,9 @@ def learn(
         A registered method (see ``mf.methods()``).  "auto" takes the first method that declares itself for this kind
         of constraint and these rows, and checks it on held-out relations; ``report.choice`` says what was chosen.
     kernel : Kernel, Metric or str, optional
-        The kernel to start from; default: the method's own.  A str names a kernel, with parameters where it has them:
-        "rbf", "rbf(gamma=0.5)", "standardized(rbf)".  A learned metric can be the start of the next fit.
+        The kernel to start from; default: the method's own, and on strings, where that is one for vectors, the
+        normalised spectrum kernel ``mf.kernels.Spectrum(3).normalized()``.  A str names a kernel, with parameters where
+        it has them: "rbf", "rbf(gamma=0.5)", "standardized(rbf)".  A learned metric can be the start of the next fit.
     solver : Solver or name, optional
         A configured solver, or the name of a registered one, in place of the method's.
     rank : "auto", "exact" or int
@@ -137,6 +139,7 @@ def learn_named(
     one_of(selection, "selection", SELECTION)
     seed = whole_number(seed, "seed", least=0)
     automatic = isinstance(method, str) and method == "auto" and solver is None and not options
+    kernel = start_kernel(kernel, method, X)
     if candidates is not None and not automatic:
         raise InputError(
             "candidates are for method='auto' without solver and options; give options inside a candidate, for "
@@ -161,6 +164,7 @@ def plan_of(
     """Resolve names to a plan.  "auto" is the method of the solver or of the options, or the first choice for X."""
     if not isinstance(method, str):
         raise InputError(f"method must be the name of a method, got {shown(method)}; {nearest('', method_names())}")
+    kernel = start_kernel(kernel, method, X)
     if method != "auto":
         return resolve(method, kernel, solver, options)
     own = None if solver is None else method_of(find_solver(solver))
@@ -259,7 +263,7 @@ class _Automatic:
 
 def _not_checkable(situation: Situation) -> str:
     """Return why no choice is checked on held-out relations; "" if it is."""
-    if situation.takes != "vectors":
+    if situation.takes not in ("vectors", "strings"):
         return "the rows are no vectors"
     if situation.dask:
         return "the rows are on dask"

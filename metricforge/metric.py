@@ -18,6 +18,7 @@ from . import rows as _rows
 from .adapters import Adapter, adapter_of
 from .card import card, lines_of
 from .checks import one_of, shown, whole_number
+from .distances import DistanceBlock, NearestByKernel, PairedDistance, finite_distances
 from .errors import InputError, MissingPluginError, ModelFileError
 from .files import model as modelfile
 from .files import probe
@@ -123,8 +124,7 @@ class Metric:
         D = _rows.map_pairs(self.kernel.distance, A, other, dtype, widest=self.kernel.widest)
         if _rows.is_dask(D):
             return D
-        if not np.isfinite(D).all():
-            raise InputError("A: some distances overflow; rescale the features, for instance with StandardScaler")
+        finite_distances(D)
         if B is None:
             np.fill_diagonal(D, 0)
             _rows.mirror(D)
@@ -148,7 +148,8 @@ class Metric:
             raise InputError(
                 f"A has {_rows.count(A)} rows and B has {_rows.count(B)}; paired_distance needs equally many"
             )
-        return _rows.map_paired(_PairedDistance(self.kernel), A, B, np.float64, widest=self.kernel.widest)
+        D = _rows.map_paired(PairedDistance(self.kernel), A, B, np.float64, widest=self.kernel.widest)
+        return D if _rows.is_dask(D) else finite_distances(D)
 
     def transform(self, A: Any) -> Any:
         """Return the Euclidean embedding of A, whose distances equal the metric's (to the rank in the report)."""
@@ -163,7 +164,11 @@ class Metric:
 
     def _finite(self, Z: Any) -> Any:
         """Return coordinates, or raise where they overflow; those on dask are lazy."""
-        if not _rows.is_dask(Z) and Z.size and not np.isfinite(max(Z.max(), -Z.min())):
+        if _rows.is_dask(Z) or not Z.size:
+            return Z
+        with _rows.quiet():
+            total = Z.sum()  # finite only if all are, or else the sum itself overflows
+        if not np.isfinite(total) and not np.isfinite(max(Z.max(), -Z.min())):
             raise InputError("A: some coordinates overflow; rescale the features, for instance with StandardScaler")
         return Z
 
@@ -208,7 +213,7 @@ class Metric:
         if self.embedding_is_exact:
             return neighbors.search(self._training, k, queries=self.embedding(A), method=method, seed=self.seed)
         if method == "auto" and (n * _rows.count(A) <= EXACT_NEIGHBORS or not self._embeds()):
-            return neighbors.search_blocks(_DistanceBlock(self.kernel, A, self.rows), n, _rows.count(A), k)
+            return neighbors.search_blocks(DistanceBlock(self.kernel, A, self.rows), n, _rows.count(A), k)
         most = min(n, 2 * k)
         candidates, _ = neighbors.search(self._training, most, queries=self.embedding(A), method=method, seed=self.seed)
         return self._reorder(A, candidates, k)
@@ -260,7 +265,7 @@ class Metric:
                 f"method={method!r} searches dask rows in the embedding, and that of this metric is not exact; "
                 'use method="auto", or rows in memory'
             )
-        return neighbors.across(_NearestByKernel(self.kernel), rows, k, queries=A)
+        return neighbors.across(NearestByKernel(self.kernel), rows, k, queries=A)
 
     def update(self, X: Any, constraints: Any, **options: Any) -> Metric:
         """Return a new Metric that has also learned from these rows; this one stays valid.  Only some methods can.
@@ -394,7 +399,7 @@ class Metric:
         """Return the k best candidates of each row of A by exact distances or kernel values, and these."""
         q, c = candidates.shape
         D = np.empty((q, c))
-        paired = self.kernel.paired if by == "kernel" else _PairedDistance(self.kernel)
+        paired = self.kernel.paired if by == "kernel" else PairedDistance(self.kernel)
         for part in _rows.blocks(q, 8 * c * max(self.embedding.columns, _rows.width(A) or 1)):
             who = np.repeat(np.arange(q)[part], c)
             D[part] = paired(A[who], _rows.take(self.rows, candidates[part].ravel())).reshape(-1, c)
@@ -582,7 +587,7 @@ def load(path: str | os.PathLike[str]) -> Metric:
 
 def _rebuilt(content: Mapping[str, Any]) -> Metric:
     """Return the metric of a file's content; raise an exception of any type if its parts do not work together."""
-    probe.check_report(content["report"])
+    probe.check_report(content["report"], updatable=content["solver"] is not None)
     whole_number(content["seed"], "seed", least=0)
     if not all(isinstance(name, str) for name in content["columns"]):
         raise InputError("columns must be strings")
@@ -615,36 +620,3 @@ def _without_dask(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-
-
-@dataclass(frozen=True, eq=False)
-class _PairedDistance:
-    """d(a_i, b_i) as an object that can be sent to a worker."""
-
-    kernel: Kernel
-
-    def __call__(self, A: Any, B: Any) -> Array:
-        return np.sqrt(self.kernel.paired_squared_distance(A, B))
-
-
-@dataclass(frozen=True, eq=False)
-class _NearestByKernel:
-    """The nearest rows of a chunk by the metric's own distance, as an object that can be sent to a worker."""
-
-    kernel: Kernel
-
-    def __call__(self, X: Any, k: int, *, queries: Any) -> tuple[Array, Array]:
-        block = _DistanceBlock(self.kernel, queries, X)
-        return neighbors.search_blocks(block, _rows.count(X), _rows.count(queries), k)
-
-
-@dataclass(frozen=True, eq=False)
-class _DistanceBlock:
-    """Distances from a slice of the queries to a slice of the training rows."""
-
-    kernel: Kernel
-    queries: Any
-    rows: Any
-
-    def __call__(self, q0: int, q1: int, c0: int, c1: int) -> Array:
-        return self.kernel.distance(self.queries[q0:q1], self.rows[c0:c1])

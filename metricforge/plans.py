@@ -6,10 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from . import rows as _rows
 from .checks import nearest, shown
 from .constraints import Constraint
 from .errors import InputError, UnknownNameError
-from .kernels import Kernel
+from .kernels import Kernel, strings
 from .metric import Metric
 from .problem import Method, Solver, Use
 from .registry import registry
@@ -51,6 +52,14 @@ def resolve(
         notes = (f"{type(own).__name__} solves in place of the solver of method {method!r}",)
     chosen = find_kernel(kernel) if kernel is not None else found.kernel
     return Plan(method, found, chosen, with_options(own or found.solver, options or {}, method), notes)
+
+
+def start_kernel(kernel: Any, method: Any, X: Any) -> Any:
+    """Return the kernel that was given; without one, that for strings if rows are strings; None: the method's own."""
+    if kernel is not None or not _rows.holds_strings(X):
+        return kernel
+    named = isinstance(method, str) and method != "auto"
+    return strings.START if not named or find_method(method).kernel.takes == "vectors" else None
 
 
 # ------------------------------------------------------------------------------------------------ methods for "auto"
@@ -118,7 +127,11 @@ def first_suited(situation: Situation) -> tuple[list[Suited], tuple[str, ...]]:
     if first.steps == 0:
         return found, ()
     wanted = first.use.constraint.__name__
-    return found, (f"no method declares itself for {kind}: {first.name!r}, which is for {wanted}, was chosen", *failed)
+    over = "" if situation.takes == "vectors" else f" over {situation.takes}"
+    return found, (
+        f"no method declares itself for {kind}{over}: {first.name!r}, which is for {wanted}, was chosen",
+        *failed,
+    )
 
 
 def knowing(options: Iterable[str], situation: Situation) -> tuple[str, tuple[str, ...]]:

@@ -382,7 +382,7 @@ class Method:
 
 def check_finite(value: Any, solver: Solver, name: str = "solution", since: Any = None) -> None:
     """Raise SolverError if a number or array inside a solver's result is not finite; ``since`` is not checked again."""
-    bad = _not_finite(value, name, _Shared(since))
+    bad = _not_finite([(name, value)], _Shared(since))
     if bad:
         raise SolverError(f"{type(solver).__name__} returned a solution that is not finite: {bad}")
 
@@ -393,17 +393,18 @@ class _Shared:
     def __init__(self, component: Any) -> None:
         values = [getattr(component, name) for name in _field_names(type(component))]
         self._objects = {id(value) for value in values}
-        self._arrays = {_address(value): len(value) for value in values if isinstance(value, np.ndarray)}
+        self._views = {id(v.base): v for v in values if isinstance(v, np.ndarray) and v.ndim == 1}
 
     def contains(self, value: Any) -> bool:
         """Return whether ``value`` is one of the fields."""
         return id(value) in self._objects
 
     def rest(self, value: Array) -> Array:
-        """Return what follows in an array whose first entries are the memory of a field."""
-        if not self._arrays or value.ndim != 1:
+        """Return what follows in an array whose first entries are the memory of a field, both views of a buffer."""
+        known = None if value.base is None else self._views.get(id(value.base))
+        if known is None or value.ndim != 1 or _address(known) != _address(value):
             return value
-        return value[self._arrays.get(_address(value), 0) :]
+        return value[len(known) :]
 
 
 def _address(value: Array) -> tuple[int, np.dtype[Any], tuple[int, ...]]:
@@ -420,33 +421,36 @@ def _field_names(kind: type[Any]) -> tuple[str, ...]:
 _FIELDS: WeakKeyDictionary[type[Any], tuple[str, ...]] = WeakKeyDictionary()
 
 
-_PLAIN = (str, int, bool, type(None))
+_PLAIN = frozenset((str, int, bool, type(None)))
 """Types of values that have nothing to check: asked first, because most values are of these."""
 
 
-def _not_finite(value: Any, name: str, shared: _Shared) -> str:
-    """Return the path of the first number or array inside a component that is not finite, or ''."""
-    kind = type(value)
-    if kind in _PLAIN:
-        return ""
-    if kind is float or isinstance(value, float):
-        return "" if math.isfinite(value) else name
-    if isinstance(value, str | int) or shared.contains(value) or is_dask(value):
-        return ""
-    if is_sparse(value):
-        value = value.data
-    if isinstance(value, np.ndarray | np.floating):
-        new = shared.rest(np.asarray(value))
-        return name if new.dtype.kind == "f" and not np.isfinite(new).all() else ""
-    inside: Iterable[tuple[Any, Any]]
-    if isinstance(value, list | tuple):
-        inside = enumerate(value)
-    elif kind is dict or isinstance(value, Mapping):
-        inside = value.items()
-    else:
-        inside = [(field, getattr(value, field)) for field in _field_names(kind)]
-    for key, part in inside:
-        bad = _not_finite(part, str(key), shared)
-        if bad:
-            return f"{name}.{bad}"
+def _not_finite(parts: Iterable[tuple[Any, Any]], shared: _Shared) -> str:
+    """Return the path of the first number or array among named parts, or inside one, that is not finite; or ''."""
+    for name, part in parts:
+        kind = type(part)
+        if kind in _PLAIN:
+            continue
+        if kind is float or isinstance(part, float):
+            if not math.isfinite(part):
+                return str(name)
+        elif isinstance(part, str | int) or shared.contains(part) or is_dask(part):
+            continue
+        elif isinstance(part, np.ndarray | np.floating) or is_sparse(part):
+            values = np.asarray(part.data if is_sparse(part) else part)
+            if values.dtype.kind == "f" and not np.isfinite(shared.rest(values)).all():
+                return str(name)
+        else:
+            bad = _not_finite(_inside(part), shared)
+            if bad:
+                return f"{name}.{bad}"
     return ""
+
+
+def _inside(value: Any) -> Iterable[tuple[Any, Any]]:
+    """Return the parts of a value, with their names or numbers."""
+    if isinstance(value, list | tuple):
+        return enumerate(value)
+    if isinstance(value, Mapping):
+        return value.items()
+    return [(field, getattr(value, field)) for field in _field_names(type(value))]

@@ -61,7 +61,11 @@ BAD = {
         lambda: learn(pd.DataFrame({"a": pd.array([1, None], dtype="Int64"), "b": [0.5, 1.5]}), [0, 1]),
         ["X must hold numbers", "column 'a'", "row 1", "Fill missing cells"],
     ),
-    "strings without a string kernel": (lambda: learn(["AB", "CD"], [0, 1]), ["X holds text", "Spectrum(3)"]),
+    "strings under a kernel on vectors": (
+        lambda: learn(["AB", "CD"], [0, 1], kernel="rbf"),
+        ["X holds text", "Spectrum(3).normalized()"],
+    ),
+    "not only strings": (lambda: learn(["ABC", 3, "ABD"], [0, 1, 0]), ["X must hold strings", "row 1", "int"]),
     "complex numbers": (lambda: learn(X * 1j), ["X", "Complex data not supported"]),
     "all rows identical": (
         lambda: learn(np.ones((6, 2)), np.arange(6) % 2, kernel=mf.kernels.RBF("median")),
@@ -422,3 +426,40 @@ def test_blas_keeps_to_one_thread_unless_cubic_work_awaits(n, kernel, single, mo
         mf.learn(np.random.default_rng(0).normal(size=(n, 3)), np.arange(n) % 2, method="euclidean", kernel=kernel)
         assert threads() == before
     assert seen == (dict.fromkeys(before, 1) if single else before)
+
+
+# -------------------------------------------------------------------------------------------------------------- strings
+
+WORDS = ["banana bandana", "bandana", "banana band", "cherry", "cherry merry", "merry cherry pie", "plum", "plumber"]
+FRUITS = [0, 0, 0, 1, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [WORDS, tuple(WORDS), np.array(WORDS), np.array(WORDS, dtype=object), pd.Series(WORDS), da.from_array(WORDS)],
+    ids=["list", "tuple", "text", "objects", "series", "dask"],
+)
+@pytest.mark.parametrize("method", ["auto", "krca", "euclidean"])
+def test_strings_start_from_the_normalised_spectrum(rows, method):
+    metric = mf.learn(rows, FRUITS, method=method, selection="off")
+    assert metric.start == mf.kernels.Spectrum(3).normalized()
+    given = mf.learn(WORDS, FRUITS, method=method, kernel=mf.kernels.Spectrum(3).normalized(), selection="off")
+    np.testing.assert_allclose(metric.distance(WORDS), given.distance(WORDS), atol=1e-9)
+
+
+def test_a_kernel_that_is_given_or_that_a_method_has_for_strings_stays(plugged):
+    assert mf.learn(WORDS, FRUITS, method="krca", kernel=mf.kernels.Spectrum(2)).start == mf.kernels.Spectrum(2)
+    own = replace(learning.find_method("krca"), kernel=mf.kernels.Spectrum(1))
+    with plugged(method={"letters": own}):
+        assert mf.learn(WORDS, FRUITS, method="letters").start == mf.kernels.Spectrum(1)
+    assert mf.learn(X, Y, method="krca").start != mf.kernels.Spectrum(3).normalized()
+
+
+def test_triplets_over_strings_are_learned_from_as_pairs():
+    triplets = mf.Triplets.from_labels(FRUITS, n_triplets=12, seed=0)
+    report = mf.learn(WORDS, triplets, selection="off").report
+    assert report.method == "idealized"
+    assert any(note.startswith("no method declares itself for Triplets over strings") for note in report.notes)
+    # with bases on strings it is lpdesign
+    bases = [mf.kernels.Spectrum(k).normalized() for k in (2, 3)]
+    assert mf.learn(WORDS, triplets, bases=bases).report.method == "lpdesign"

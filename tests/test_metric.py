@@ -302,3 +302,6 @@ def test_coordinates_that_overflow_are_an_error(rng):
     metric = mf.learn(X, np.arange(9) % 2, method="euclidean", kernel=mf.kernels.Polynomial(3), rank="exact")
     with pytest.raises(InputError, match=r"^A: some coordinates overflow; rescale"):
         metric.transform(1e140 * X)
+    for call in (metric.distance, metric.paired_distance):
+        with pytest.raises(InputError, match=r"^A: some distances overflow; rescale"):
+            call(1e140 * X, 1e140 * X[::-1])

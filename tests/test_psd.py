@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
 from metricforge import psd
-from metricforge.errors import InputError
+from metricforge.errors import InputError, MemoryBudgetError
 
 
 def test_projection_is_the_nearest_psd_matrix(rng):
@@ -46,3 +48,16 @@ def test_factor_refuses(A, words):
 def test_values_whose_squares_overflow_are_refused():
     with pytest.raises(InputError, match=r"^A has values up to 1.7e\+308, whose sums overflow; rescale it$"):
         psd.factor(np.full((10, 10), 1.7e308))
+
+
+@pytest.mark.parametrize("function", [psd.project, psd.factor, psd.smallest_eigenvalue])
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+def test_memory_is_checked_before_anything_is_allocated(monkeypatch, function, dtype):
+    monkeypatch.setenv("METRICFORGE_MEMORY", "2MB")
+    A = np.eye(400, dtype=dtype)
+    tracemalloc.start()
+    with pytest.raises(MemoryBudgetError, match=r"array\(s\) of shape \(400, 400\) would take"):
+        function(A)
+    assert tracemalloc.get_traced_memory()[1] < 200_000
+    tracemalloc.stop()
+    function(np.eye(200, dtype=dtype))

@@ -107,6 +107,21 @@ def test_beyond_what_was_measured_nothing_is_checked_and_that_is_said(rows, hint
     assert report.choice == f"{method}, the first choice for these rows; not checked, because {reason}"
 
 
+def test_strings_are_checked_as_vectors_are():
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], 20)
+    # a class is a word of its own among noise; groups of noise teach nothing that helps
+    texts = ["".join(rng.choice(list("abcdefgh"), 12)) + ("xyx", "yzy", "zxz")[c] for c in y]
+    report = mf.learn(texts, y).report
+    assert report.choice.startswith("chosen: kcr (mean accuracy of 1-NN, 5-NN and triplets on held-out rows")
+    noise = mf.Chunklets(rng.permutation(np.repeat(np.arange(20), 3)))
+    kept = mf.learn(texts, noise)
+    assert kept.report.choice.startswith("kept the start")
+    assert kept.start == mf.kernels.Spectrum(3).normalized()
+    assert "not checked" in mf.learn(texts, noise, selection="off").report.choice
+    assert mf.compare(texts, y, candidates=["krca"]).best in ("krca", "start")
+
+
 def test_few_pairs_compare_the_first_choice_with_its_rival_and_not_with_the_start():
     report = mf.learn(X, mf.Pairs.from_labels(Y, n_pairs=40, seed=0)).report
     rival = "krca(kernel=standardized(rbf), weights=total)"
@@ -252,6 +267,7 @@ def test_a_candidate_that_fails_says_why(plugged):
         table = mf.compare(X, Y, candidates=["failing", "krca"])
         assert table.scores[-1].failure == "InputError: this method never learns"
         assert "this method never learns" in str(table)
+        assert (table.records()[-1]["score"], table.records()[-1]["error"]) == (None, None)  # NaN is no JSON
         assert table.best in ("krca", "start")
         with pytest.raises(InputError, match="never learns"):
             mf.learn(X, Y, candidates=["failing"])

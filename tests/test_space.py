@@ -10,9 +10,10 @@ import scipy.sparse as sp
 
 import metricforge as mf
 from metricforge.errors import InputError, MemoryBudgetError
-from metricforge.kernels import RBF, Linear, Polynomial, Spectrum
+from metricforge.kernels import RBF, Linear, Mixture, Polynomial, Spectrum
 from metricforge.space import (
     BUDGET,
+    ChangedKernel,
     LearnedKernel,
     Size,
     Stacked,
@@ -94,6 +95,15 @@ def test_randomly_pivoted_cholesky_finds_small_clusters_that_sampling_misses(rng
 
     assert left_out("rpcholesky") < 0.2 * left_out("uniform")
     assert left_out("kmeans++") < 0.5 * left_out("uniform")
+
+
+def test_landmarks_of_a_kernel_with_negative_values_on_the_diagonal():
+    X = np.linspace(0, 2, 20)[:, None]
+    kernel = Mixture([Linear(), RBF(1e-12)], [0.5, -1.0])  # k(x, x) = x²/2 − 1
+    assert kernel.diag(X).min() < 0
+    chosen = choose_landmarks(kernel, X, 3, seed=0)
+    assert len(chosen) > 0
+    assert (kernel.diag(X[chosen]) > 0).all()
 
 
 def test_landmarks_stop_when_the_rows_have_no_more_rank():
@@ -320,6 +330,29 @@ def test_a_factor_is_kept_as_it_was_learned(rank):
         LearnedKernel.of_factor(made.map, L * np.nan)
 
 
+@pytest.mark.parametrize("kernel", [Linear(), RBF(0.4)])
+@pytest.mark.parametrize("least", [-1.0, -0.5])  # I + W singular, and not
+def test_a_change_in_few_directions_is_embedded_with_the_start_outside_them(kernel, least):
+    X, new = points(60), points(15, seed=2)
+    made = represent(kernel, X, "auto")
+    m = made.map.columns
+    V = np.linalg.qr(np.random.default_rng(1).normal(size=(m, 2)))[0]
+    changed = ChangedKernel(made.map, V, np.diag([least, 3.0]))
+    same = LearnedKernel(made.map, V @ np.diag([least, 3.0]) @ V.T, 1.0)
+    np.testing.assert_allclose(changed(X, new), same(X, new), atol=1e-9)
+    np.testing.assert_allclose(changed.distance(X, new), same.distance(X, new), atol=1e-6)
+    E = changed.embedding()(X)
+    np.testing.assert_allclose(E @ E.T, changed(X), atol=1e-9)
+    assert changed.embedding().exact == made.map.exact
+    mf.testing.check_kernel(changed, X)
+    with pytest.raises(InputError, match="orthonormal"):
+        ChangedKernel(made.map, 1.1 * V, np.eye(2))
+    with pytest.raises(InputError, match="directions must have"):
+        ChangedKernel(made.map, V[1:], np.eye(2))
+    with pytest.raises(InputError, match="W must be"):
+        ChangedKernel(made.map, V, np.eye(3))
+
+
 # --------------------------------------------------------------------------------------------------------- hard cases
 
 
@@ -404,7 +437,7 @@ def test_tasks_compute_features_in_blocks_as_small_as_in_memory(rng, monkeypatch
     wide = landmark_map(RBF(0.5), X[:200]).rotated(np.ones((200, 2)))
     sizes = []
     block = type(wide).block
-    monkeypatch.setattr(type(wide), "block", lambda self, rows: sizes.append(len(rows)) or block(self, rows))
+    monkeypatch.setattr(type(wide), "block", lambda self, X, **out: sizes.append(len(X)) or block(self, X, **out))
     monkeypatch.setattr("metricforge.rows.mapping.WIDE_BYTES", 3 * 8 * 200 * 1000)
     lazy = wide(da.from_array(X, chunks=(1500, -1)))
     np.testing.assert_allclose(lazy.compute(scheduler="sync"), block(wide, X), rtol=1e-9, atol=1e-9)

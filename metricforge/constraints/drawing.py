@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,10 @@ Array = NDArray[Any]
 
 PER_ROW = 10
 """Number of pairs of each kind, or of triplets, drawn per row where taking all would be quadratic."""
+ROUNDS = 200
+"""Rounds in which pairs are drawn; the second is rarely needed."""
+DRAWS = 20
+"""Pairs that are drawn for components, in units of n log₂ n; all classes are connected after about 1 / 20 of them."""
 MOST_PAIRS, MOST_TRIPLETS = 200_000, 20_000
 """Upper limits when no number is requested: what the solvers take in seconds."""
 
@@ -76,7 +82,9 @@ def sample_pairs(codes: Array, same: bool, limit: int, rng: np.random.Generator,
     weight = (counts - 1 if same else counts.sum() - counts)[codes[index.rows]].astype(float)
     cumulative = np.cumsum(weight)
     found = np.empty((0, 2), dtype=np.int64)
-    while len(found) < limit:
+    for _ in range(ROUNDS):
+        if len(found) >= limit:
+            break
         draws = max(64, int(1.2 * (limit - len(found))))
         i = index.rows[np.searchsorted(cumulative, rng.random(draws) * cumulative[-1], side="right")]
         j = index.same_class(i, rng) if same else index.other_class(i, rng)
@@ -85,7 +93,7 @@ def sample_pairs(codes: Array, same: bool, limit: int, rng: np.random.Generator,
         if not repeat:
             keys = pair_keys(np.sort(found, axis=1), len(codes))
             found = found[np.sort(np.unique(keys, return_index=True)[1])]
-    return found[:limit]
+    return np.resize(found, (limit, 2)) if repeat and len(found) else found[:limit]
 
 
 def draw_components(codes: Array, components: float, seed: int, *, dissimilar: bool = True) -> tuple[Array, Array]:
@@ -104,9 +112,10 @@ def draw_components(codes: Array, components: float, seed: int, *, dissimilar: b
     pairable = index.rows[index.counts[codes[index.rows]] > 1]
     parent = np.arange(n)
     left, seen, similar = n, set(), []
-    while left > target and len(pairable):
-        start = pairable[rng.integers(len(pairable), size=max(64, left - target))]
-        for i, j in zip(start.tolist(), index.same_class(start, rng).tolist(), strict=True):
+
+    def joined(candidates: Iterable[tuple[int, int]]) -> None:
+        nonlocal left
+        for i, j in candidates:
             key = (min(i, j), max(i, j))
             if i == j or key in seen:
                 continue
@@ -118,6 +127,14 @@ def draw_components(codes: Array, components: float, seed: int, *, dissimilar: b
                 left -= 1
                 if left <= target:
                     break
+
+    drawn = 0
+    while left > target and drawn < DRAWS * n * n.bit_length():
+        start = pairable[rng.integers(len(pairable), size=max(64, left - target))]
+        joined(zip(start.tolist(), index.same_class(start, rng).tolist(), strict=True))
+        drawn += len(start)
+    if left > target:
+        joined(pair for pair in pairwise(index.rows.tolist()) if codes[pair[0]] == codes[pair[1]])
     s = np.asarray(similar, dtype=np.int64).reshape(-1, 2)
     d = sample_pairs(codes, False, len(s), rng) if dissimilar and len(s) else np.empty((0, 2), dtype=np.int64)
     return s, d

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -125,39 +125,36 @@ class Labels(Constraint):
         if not len(rows):
             return ()
         codes = self.codes[rows]
-        D = distances.block(rows)
-        found = _nearest(D, codes, codes, ~np.eye(len(rows), dtype=bool))
-        if not found or len(np.unique(codes)) < 2:
-            return found
-        rng = np.random.default_rng(distances.seed)
-        pairs = (np.sort(sample_pairs(codes, same, MOST_RELATIONS, rng), axis=1) for same in (True, False))
-        s, d = (D[tuple(part.T)] for part in pairs)
+        tally, between = _Nearest(), _Between(codes, distances.seed)
+        for part, D in distances.row_blocks(rows):
+            between.add(D, part)
+            tally.add(D, codes[part], codes, own=part)
+        if not (tally.total and between.known):
+            return tally.satisfied()
         names = "pairs of one class", "pairs of two classes"
-        return (*found, *satisfied_pairs(s, d, distances, names, decisive=False))
+        pairs = satisfied_pairs(between.same, between.different, distances, names, decisive=False)
+        return (*tally.satisfied(), *pairs)
 
     def score(self, distances: Distances) -> float:
         """Return the mean accuracy of one and of five nearest neighbours and of triplets, each row left out once."""
         rows = distances.sample_rows(np.flatnonzero(self.codes >= 0))
-        if not len(rows):
-            raise self._nothing_to_score()
         codes = self.codes[rows]
-        return self._accuracy(distances.block(rows), codes, codes, ~np.eye(len(rows), dtype=bool))
+        blocks = ((D, codes[part], part) for part, D in distances.row_blocks(rows)) if len(rows) else ()
+        return self._accuracy(blocks, codes)
 
-    def _accuracy(self, D: Array, codes: Array, others: Array, compared: Array) -> float:
-        """Return the mean of the three accuracies from a (rows, other rows) block and the mask of what is compared."""
-        same = (codes[:, None] == others) & compared
-        different = (codes[:, None] != others) & compared
-        scored = same.any(axis=1) & different.any(axis=1)
-        if not scored.any():
+    def _accuracy(self, blocks: Iterable[tuple[Array, Array, slice | None]], others: Array) -> float:
+        """Return the mean of the three accuracies.
+
+        Parameters
+        ----------
+        blocks : iterable of (distances, codes of the rows, position of the rows among the others or None)
+            A row is not compared with itself.
+        others : codes of the other rows
+        """
+        found = [_row_accuracies(D, codes, others, own) for D, codes, own in blocks]
+        parts = np.concatenate(found, axis=1) if found else np.empty((3, 0))
+        if not parts.shape[1]:
             raise self._nothing_to_score()
-        D, codes, same, different = D[scored], codes[scored], same[scored], different[scored]
-        k = min(NEIGHBOURS, int((same | different).sum(axis=1).min()))
-        order = np.argsort(np.where(same | different, D, np.inf), axis=1, kind="stable")
-        near = others[order[:, :k]]  # (rows, k) classes, nearest first
-        votes = (near[:, :, None] == near[:, None, :]).sum(axis=2)
-        # argmax finds the first of the largest: among classes with equal votes, the one with the nearest row
-        chosen = np.take_along_axis(near, votes.argmax(axis=1)[:, None], axis=1)[:, 0]
-        parts = near[:, 0] == codes, chosen == codes, row_auc(D, same, different)
         return float(np.mean([part.mean() for part in parts]))
 
     def some_rows(self, most: int, *, seed: int = 0) -> Array:
@@ -202,28 +199,28 @@ class HeldOutLabels(Labels):
 
     def satisfied(self, distances: Distances) -> tuple[Satisfied, ...]:
         """Count held-out rows whose nearest training row has their class."""
-        compared = self._compared(distances)
-        return _nearest(*compared) if compared is not None else ()
+        asked, known = self._compared(distances)
+        tally = _Nearest()
+        for part, D in self._blocks(distances, asked, known):
+            tally.add(D, self.codes[asked[part]], self.codes[known])
+        return tally.satisfied()
 
     def score(self, distances: Distances) -> float:
         """Return the mean accuracy of one and of five nearest training rows and of triplets for held-out rows."""
-        compared = self._compared(distances)
-        if compared is None:
-            raise self._nothing_to_score()
-        return self._accuracy(*compared)
+        asked, known = self._compared(distances)
+        blocks = ((D, self.codes[asked[part]], None) for part, D in self._blocks(distances, asked, known))
+        return self._accuracy(blocks, self.codes[known])
 
-    def _compared(self, distances: Distances) -> tuple[Array, Array, Array, Array] | None:
-        """Return the block from held-out to training rows, the classes of both, and what is compared: all.
-
-        None if there are no held-out or no training rows with a label.
-        """
+    def _compared(self, distances: Distances) -> tuple[Array, Array]:
+        """Return the labelled rows that are held out and those that are not, or samples of them."""
         asked, known = (
             distances.sample_rows(np.flatnonzero((self.codes >= 0) & part)) for part in (self.held_out, ~self.held_out)
         )
-        if not (len(asked) and len(known)):
-            return None
-        D = distances.block(asked, known)
-        return D, self.codes[asked], self.codes[known], np.ones(D.shape, dtype=bool)
+        return asked, known
+
+    @staticmethod
+    def _blocks(distances: Distances, asked: Array, known: Array) -> Iterable[tuple[slice, Array]]:
+        return distances.row_blocks(asked, known) if len(asked) and len(known) else ()
 
 
 def few_groups(codes: Array) -> Labels | None:
@@ -232,11 +229,64 @@ def few_groups(codes: Array) -> Labels | None:
     return Labels(found.codes, unlabelled=-1) if 1 < len(found.classes) <= MOST_GROUPS else None
 
 
-def _nearest(D: Array, codes: Array, others: Array, compared: Array) -> tuple[Satisfied, ...]:
-    """Count the rows of D whose nearest column has their class, among the rows for which there is such a column."""
-    possible = ((codes[:, None] == others) & compared).any(axis=1)
-    if not possible.any():
-        return ()
-    nearest = np.where(compared, D, np.inf)[possible].argmin(axis=1)
-    same = others[nearest] == codes[possible]
-    return (Satisfied("rows whose nearest other row is of their class", int(same.sum()), len(same)),)
+class _Nearest:
+    """Counts the rows whose nearest other row has their class, among the rows for which there is such a row."""
+
+    def __init__(self) -> None:
+        self.count = self.total = 0
+
+    def add(self, D: Array, codes: Array, others: Array, own: slice | None = None) -> None:
+        """Count a block of distances; ``own`` is the position of its rows among the columns."""
+        same = codes[:, None] == others
+        if own is not None:
+            at = np.arange(len(D)), np.arange(own.start, own.stop)
+            D = D.copy()
+            D[at], same[at] = np.inf, False
+        possible = same.any(axis=1)
+        nearest = D.argmin(axis=1)[possible]
+        self.count += int((others[nearest] == codes[possible]).sum())
+        self.total += len(nearest)
+
+    def satisfied(self) -> tuple[Satisfied, ...]:
+        if not self.total:
+            return ()
+        return (Satisfied("rows whose nearest other row is of their class", self.count, self.total),)
+
+
+class _Between:
+    """Squared distances of drawn pairs of one class (``same``) and of two (``different``), found block by block."""
+
+    def __init__(self, codes: Array, seed: int) -> None:
+        self.known = 1 < len(np.unique(codes)) < len(codes)
+        rng = np.random.default_rng(seed)
+        kinds = (True, False) if self.known else ()
+        self.pairs = [np.sort(sample_pairs(codes, same, MOST_RELATIONS, rng), axis=1) for same in kinds]
+        self.same, self.different = (np.empty(len(part)) for part in self.pairs) if self.known else (np.empty(0),) * 2
+
+    def add(self, D: Array, rows: slice) -> None:
+        """Keep the distances of the pairs whose first row is in a block."""
+        for part, values in zip(self.pairs, (self.same, self.different), strict=False):
+            here = (rows.start <= part[:, 0]) & (part[:, 0] < rows.stop)
+            values[here] = D[part[here, 0] - rows.start, part[here, 1]]
+
+
+def _row_accuracies(D: Array, codes: Array, others: Array, own: slice | None) -> Array:
+    """Return the three accuracies of every row that has another one of its class and one of another class: (3, rows).
+
+    The parameters are those of `Labels._accuracy`.
+    """
+    same = codes[:, None] == others
+    different = ~same
+    if own is not None:
+        same[np.arange(len(D)), np.arange(own.start, own.stop)] = False
+    scored = same.any(axis=1) & different.any(axis=1)
+    if not scored.any():
+        return np.empty((3, 0))
+    D, codes, same, different = D[scored], codes[scored], same[scored], different[scored]
+    k = min(NEIGHBOURS, len(others) - (own is not None))
+    order = np.argsort(np.where(same | different, D, np.inf), axis=1, kind="stable")
+    near = others[order[:, :k]]  # (rows, k) classes, nearest first
+    votes = (near[:, :, None] == near[:, None, :]).sum(axis=2)
+    # argmax finds the first of the largest: among classes with equal votes, the one with the nearest row
+    chosen = np.take_along_axis(near, votes.argmax(axis=1)[:, None], axis=1)[:, 0]
+    return np.stack([near[:, 0] == codes, chosen == codes, row_auc(D, same, different)])

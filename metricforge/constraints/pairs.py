@@ -200,7 +200,7 @@ class Pairs(Constraint):
 
     def remarks(self, distances: Distances) -> tuple[str, ...]:
         """Report dissimilar pairs of identical rows."""
-        stuck = np.flatnonzero(distances.paired(self.dissimilar) == 0)
+        stuck = distances.coincident(self.dissimilar)
         if not len(stuck):
             return ()
         return (

@@ -10,12 +10,16 @@ from numpy.typing import NDArray
 
 from ..checks import generator, whole_number
 from ..errors import InputError
+from ..rows import check_memory
 from .distances import Distances
 from .drawing import MOST_TRIPLETS, PER_ROW, draw_components, sample_pairs
 from .interface import Constraint, Lines
 from .labels import Labels
 from .scoring import Satisfied
 from .validation import as_indices, check_n, freeze
+
+QUADRUPLET_BYTES = 160
+"""Memory of a quadruplet while it is drawn."""
 
 Array = NDArray[Any]
 
@@ -74,7 +78,8 @@ class Quadruplets(Constraint):
             near = draw_components(labels.codes, components, seed, dissimilar=False)[0]
         else:
             size = min(PER_ROW * labels.n, MOST_TRIPLETS)
-            size = size if n_quadruplets is None else whole_number(n_quadruplets, "n_quadruplets")
+            size = size if n_quadruplets is None else whole_number(n_quadruplets, "n_quadruplets", most=2**63 - 1)
+            check_memory(QUADRUPLET_BYTES * size, f"{size} quadruplets", "lower n_quadruplets")
             near = sample_pairs(labels.codes, True, size, rng, repeat=True)
         if not len(near):
             raise InputError("y: no class has two labelled rows, so no quadruplet can be drawn; label more rows")

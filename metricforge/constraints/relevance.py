@@ -10,8 +10,12 @@ from numpy.typing import NDArray
 
 from ..checks import generator, shown, whole_number
 from ..errors import InputError
+from ..rows import check_memory
 
 Array = NDArray[Any]
+
+TRIPLE_BYTES = 160
+"""Memory of a triplet while it is drawn."""
 
 
 def check_relevance(queries: Any, relevant: Any, n: int) -> tuple[Array, list[Array]]:
@@ -20,6 +24,8 @@ def check_relevance(queries: Any, relevant: Any, n: int) -> tuple[Array, list[Ar
     ``relevant`` may also be one row per query.
     """
     q = listed_rows(queries, "queries", n)
+    if not len(q):
+        raise InputError("queries is empty; give at least one")
     _check_lists(relevant, "relevant")
     if len(relevant) != len(q):
         raise InputError(f"relevant has {len(relevant)} entries for {len(q)} queries; give one list for each query")
@@ -48,6 +54,9 @@ def triples_of(queries: Any, relevant: Any, n: int, irrelevant: Any, per_pair: i
         _check_lists(irrelevant, "irrelevant")
     if irrelevant is not None and len(irrelevant) != len(q):
         raise InputError(f"irrelevant has {len(irrelevant)} entries for {len(q)} queries; give one list for each query")
+    if irrelevant is None:
+        total = sum(map(len, good)) * per_pair
+        check_memory(TRIPLE_BYTES * total, f"{total} triplets", "lower per_pair")
     rng = generator(seed)
     parts = []
     for number, (query, rows) in enumerate(zip(q, good, strict=True)):
@@ -101,6 +110,7 @@ def graded(triples: Array, queries: Any, relevant: Any, grades: Any, n: int) -> 
     ]
     both = np.concatenate([triples, np.asarray(among, dtype=np.int64).reshape(-1, 3)])
     apart = [grade[i, j] - grade.get((i, k), 0) for i, j, k in both.tolist()]
+    check_memory(TRIPLE_BYTES * sum(apart), f"{sum(apart)} triplets", "use grades from 1 to a few")
     return np.repeat(both, apart, axis=0)
 
 

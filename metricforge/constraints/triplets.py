@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from ..checks import generator, whole_number
 from ..errors import InputError
+from ..rows import check_memory
 from .distances import Distances
 from .drawing import MOST_TRIPLETS, PER_ROW, ClassIndex, draw_components, sample_pairs
 from .indices import partners
 from .interface import Constraint
 from .labels import Labels
-from .relevance import graded, triples_of
+from .relevance import TRIPLE_BYTES, graded, triples_of
 from .scoring import Satisfied
 from .validation import as_indices, check_n, freeze
 
@@ -75,7 +76,8 @@ class Triplets(Constraint):
             pairs = draw_components(labels.codes, components, seed, dissimilar=False)[0]
         else:
             size = min(PER_ROW * labels.n, MOST_TRIPLETS)
-            size = size if n_triplets is None else whole_number(n_triplets, "n_triplets")
+            size = size if n_triplets is None else whole_number(n_triplets, "n_triplets", most=2**63 - 1)
+            check_memory(TRIPLE_BYTES * size, f"{size} triplets", "lower n_triplets")
             pairs = sample_pairs(labels.codes, True, size, rng, repeat=True)
         if not len(pairs):
             raise InputError("y: no class has two labelled rows, so no triplet can be drawn; label more rows")

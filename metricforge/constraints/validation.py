@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ Array = NDArray[Any]
 NARROW, ENCODED_ROWS = 2**16, 2**16
 """Whole numbers within this range, or a quarter of the number of rows, are encoded by a table; rows encoded at a time.
 """
+LONG = 256
+"""Characters of a label from which labels are kept as Python objects."""
 MOST_ROWS = 3 * 10**9
 """The number i n + j of a pair of rows must be below 2⁶³."""
 
@@ -40,6 +43,8 @@ def as_column(values: Any, name: str) -> Array:
     """Return a 1-d array of n values; a column of shape (n, 1) is flattened."""
     if hasattr(values, "to_numpy"):
         values = values.to_numpy()
+    if isinstance(values, list | tuple) and any(isinstance(v, str) and len(v) > LONG for v in values):
+        values = _as_objects(values)  # as an array of strings, every row would be as wide as the longest
     try:
         A = np.array(values) if not isinstance(values, np.ndarray) else values if _is_frozen(values) else values.copy()
     except (TypeError, ValueError):
@@ -50,6 +55,12 @@ def as_column(values: Any, name: str) -> Array:
         A = A.ravel()
     if A.ndim != 1 or len(A) == 0:
         raise InputError(f"{name} must be 1-d with one value per row, got shape {A.shape}")
+    return A
+
+
+def _as_objects(values: Sequence[Any]) -> Array:
+    A = np.empty(len(values), dtype=object)
+    A[:] = values
     return A
 
 
@@ -82,12 +93,28 @@ def encode(values: Array, missing: Array, name: str) -> tuple[Array, Array]:
             return _encode_narrow(values, missing, low, high)
     codes = np.full(len(values), -1, dtype=np.int64)
     try:
-        classes, inverse = np.unique(known, return_inverse=True)
+        classes = _distinct(known)
+        if classes.dtype == object and not all(a < b for a, b in pairwise(classes.tolist())):
+            kind = type(classes[0]).__name__  # sets are compared by inclusion
+            raise InputError(f"{name} holds values of the type {kind}, which have no order; convert all to str")
+        for part in _parts(len(values)):
+            there = ~missing[part]
+            codes[part][there] = np.searchsorted(classes, values[part][there])
     except TypeError:
         kinds = sorted({type(v).__name__ for v in known.tolist()})
         raise InputError(f"{name} mixes {' and '.join(kinds)}, which cannot be ordered; convert all to str") from None
-    codes[~missing] = inverse
     return codes, classes
+
+
+def _distinct(values: Array) -> Array:
+    """Return the sorted distinct values, a block at a time: sorting all takes six times their memory."""
+    found = [np.unique(values[part]) for part in _parts(len(values))] or [values]
+    few = 2 * sum(map(len, found)) <= len(values)
+    return np.unique(np.concatenate(found) if few else values)
+
+
+def _parts(n: int) -> list[slice]:
+    return [slice(i, i + ENCODED_ROWS) for i in range(0, n, ENCODED_ROWS)]
 
 
 def _encode_narrow(values: Array, missing: Array, low: int, high: int) -> tuple[Array, Array]:
@@ -98,7 +125,7 @@ def _encode_narrow(values: Array, missing: Array, low: int, high: int) -> tuple[
         known = values[part][~missing[part]]
         return (known - kind(low)).astype(np.int64) if kind(0).dtype.kind == "u" else known.astype(np.int64) - low
 
-    parts = [slice(i, i + ENCODED_ROWS) for i in range(0, len(values), ENCODED_ROWS)]
+    parts = _parts(len(values))
     present = np.zeros(high - low + 1, dtype=bool)
     for part in parts:
         present[shifted(part)] = True

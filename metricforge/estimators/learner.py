@@ -189,6 +189,8 @@ class MetricLearner(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstim
 
     def _rows(self, X: Any, kernel: Kernel | None, *, reset: bool) -> Any:
         takes = "vectors" if kernel is None else kernel.takes
+        if takes == "vectors" and self.kernel is None and _rows.holds_strings(X):
+            takes = "strings"  # learn has a kernel for them
         if _rows.is_dask(X) or takes not in ("vectors", "gram"):
             if reset:
                 self._forget_columns(X)

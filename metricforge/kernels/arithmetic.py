@@ -6,6 +6,7 @@ nearby rows.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,6 +20,10 @@ TILE_BYTES = 2**23
 """Bytes of distances computed at a time: few enough to stay in the cache, enough for GEMM (flat from 4 to 16 MB)."""
 FEW = 2
 """Up to this many rows, differences are cheaper than a product."""
+NARROW = 32
+"""With fewer columns, a product is faster if the rows of its right factor are contiguous."""
+NORMAL = 1e-100
+"""Numbers from here to the inverse can be multiplied with rows before distances are formed."""
 CANCELLED = 1e-9
 """A squared distance below this share of ‖x‖² + ‖y‖² has lost nine of its sixteen digits to cancellation."""
 
@@ -44,21 +49,45 @@ def paired_inner(X: Any, Y: Any) -> Array:
     return np.asarray(np.einsum("ij,ij->i", X, Y))
 
 
-def squared_euclidean(X: Any, Y: Any, finish: Callable[[Array], Any] | None = None) -> Array:
-    """Return ‖x_i − y_j‖², formed in float64 and stored in the precision of the rows.
+def squared_euclidean(X: Any, Y: Any, finish: Callable[[Array], Any] | None = None, *, times: float = 1.0) -> Array:
+    """Return ‖x_i − y_j‖² times a number, formed in float64 and stored in the precision of the rows.
 
     Dense rows are centred on the mean of Y first: cancellation then costs digits of the spread, not of the offset.
     CSR rows are centred in the columns that every row stores.  Distances that are still lost to rounding are measured
     again from the difference of the two rows.  ``finish`` changes a tile of the result in place while it is in the
     cache.
     """
-    itself = X is Y
-    out = np.empty((X.shape[0], Y.shape[0]), dtype=_rows.float_dtype(X, Y))
     sparse = _rows.is_sparse(X) or _rows.is_sparse(Y)
-    tiles = _sparse_tiles(X, Y) if sparse else _dense_tiles(X, Y, out)
+    dtype = _rows.float_dtype(X, Y)
+    if sparse:
+        out = np.empty((X.shape[0], Y.shape[0]), dtype=dtype)
+        return _filled(out, _sparse_tiles(X, Y, times), finish, itself=X is Y)
+    if Y.shape[0] <= FEW and X is not Y:
+        return _to_few(X, Y, finish, times, dtype)
+    return _to_many(X, Others(Y, times), finish)
+
+
+def squared_euclidean_to(
+    Y: Array, finish: Callable[[Array], Any] | None = None, *, times: float = 1.0
+) -> Callable[[Any], Array]:
+    """Return the function X ↦ `squared_euclidean` (X, Y) of dense rows Y, for many blocks of dense rows X."""
+    if Y.shape[0] <= FEW:
+        return lambda X: squared_euclidean(X, Y, finish, times=times)
+    others = Others(Y, times)
+    return lambda X: _to_many(X, others, finish)
+
+
+def _to_many(X: Array, others: Others, finish: Callable[[Array], Any] | None) -> Array:
+    out = np.empty((X.shape[0], others.rows.shape[0]), dtype=_rows.float_dtype(X, others.rows))
+    return _filled(out, _dense_tiles(X, others, out), finish, itself=X is others.rows)
+
+
+def _filled(
+    out: Array, tiles: Iterator[tuple[slice, Array]], finish: Callable[[Array], Any] | None, *, itself: bool
+) -> Array:
+    """Write tiles to an array; the distance of a row from itself is 0 where both sides are the same."""
     with np.errstate(over="ignore", invalid="ignore"):  # whoever uses the numbers checks that they are finite
         for part, D in tiles:
-            np.maximum(D, 0, out=D)
             if itself:
                 own = np.arange(part.start, part.stop)
                 D[own - part.start, own] = 0
@@ -106,40 +135,78 @@ def inverse_root(diagonal: Array) -> Array:
     return scale
 
 
-def _dense_tiles(X: Array, Y: Array, out: Array) -> Iterator[tuple[slice, Array]]:
-    """Yield rows of ‖x‖² − 2x'y + ‖y‖² as one product, [x, ‖x‖², 1] · [−2y, 1, ‖y‖²]: three passes fewer over each.
+class Others:
+    """Rows y that others are compared with, as the right factor of ‖x‖² − 2x'y + ‖y‖² = [x, ‖x‖², 1] · [−2y, 1, ‖y‖²].
 
-    The distances to one or two rows are measured from the differences, which takes less and loses no digits.
+    One product takes three passes fewer over the distances.  The factor is multiplied by ``times``, which spares
+    another one, except for numbers that leave the range of normal ones.
+
+    Attributes
+    ----------
+    rows : (q, d) array
+    centre : (d,) array
+        The mean, which is subtracted first.
+    norms : (q,) array
+        ‖y‖² after that.
+    factor : (d + 2, q) array
+    times, folded : float
+        The number wanted, and the one that the factor contains.
     """
-    d = X.shape[1]
-    if len(Y) <= FEW and X is not Y:
-        yield from _few_tiles(X, Y)
-        return
-    centre = Y.mean(axis=0, dtype=np.float64) if len(Y) else 0.0
-    right = np.empty((len(Y), d + 2))
-    np.subtract(Y, centre, out=right[:, :d])
-    right[:, d], right[:, d + 1] = 1, paired_inner(right[:, :d], right[:, :d])
-    right[:, :d] *= -2
-    for part in _rows.blocks(len(X), 8 * max(len(Y), d), TILE_BYTES):
+
+    def __init__(self, Y: Array, times: float) -> None:
+        d = Y.shape[1]
+        self.rows, self.times = Y, times
+        self.centre = Y.mean(axis=0, dtype=np.float64) if len(Y) else np.zeros(d)
+        right = np.empty((len(Y), d + 2))
+        np.subtract(Y, self.centre, out=right[:, :d])
+        self.norms = paired_inner(right[:, :d], right[:, :d])
+        self.most = float(self.norms.max(initial=0.0))
+        right[:, d], right[:, d + 1] = 1, self.norms
+        right[:, :d] *= -2
+        fits = NORMAL <= abs(times) <= 1 / NORMAL and math.isfinite(times * self.most)
+        self.folded = times if fits else 1.0
+        if self.folded != 1:
+            right *= self.folded
+        self.factor = np.ascontiguousarray(right.T) if d < NARROW else right.T
+
+
+def _dense_tiles(X: Array, others: Others, out: Array) -> Iterator[tuple[slice, Array]]:
+    """Yield rows of the squared distances times a number."""
+    d, times = X.shape[1], others.times
+    for part in _rows.blocks(len(X), 8 * max(len(others.rows), d), TILE_BYTES):
         A = X[part]
         left = np.empty((len(A), d + 2))
-        np.subtract(A, centre, out=left[:, :d])
-        left[:, d], left[:, d + 1] = paired_inner(left[:, :d], left[:, :d]), 1
-        D = np.matmul(left, right.T, out=out[part] if out.dtype == np.float64 else None)
-        _measure_cancelled_dense(D, A, Y, left[:, d], right[:, d + 1])
+        np.subtract(A, others.centre, out=left[:, :d])
+        xx = paired_inner(left[:, :d], left[:, :d])
+        left[:, d], left[:, d + 1] = xx, 1
+        factor, folded = others.factor, others.folded
+        if folded != 1 and not math.isfinite(folded * (float(xx.max(initial=0.0)) + others.most)):
+            factor, folded = factor / folded, 1.0
+        D: Array = np.matmul(left, factor, out=out[part]) if out.dtype == np.float64 else left @ factor
+        _measure_cancelled_dense(D, A, others.rows, xx, others.norms, folded)
+        if folded != times:
+            D *= times
         yield part, D
 
 
-def _few_tiles(X: Array, Y: Array) -> Iterator[tuple[slice, Array]]:
-    for part in _rows.blocks(len(X), 8 * max(1, X.shape[1]), TILE_BYTES):
-        D = np.empty((part.stop - part.start, len(Y)))
-        for j, y in enumerate(Y):
-            apart = np.subtract(X[part], y, dtype=np.float64)
-            np.einsum("ij,ij->i", apart, apart, out=D[:, j])
-        yield part, D
+def _to_few(X: Array, Y: Array, finish: Callable[[Array], Any] | None, times: float, dtype: np.dtype[Any]) -> Array:
+    """Return the squared distances to one or two rows from the differences, which takes less and loses no digits."""
+    from scipy.spatial.distance import cdist
+
+    if X.dtype == np.float64:
+        D = cdist(Y, X, "sqeuclidean")  # long rows: several times as fast as the transpose
+    else:
+        parts = _rows.blocks(len(X), 8 * max(1, X.shape[1]), TILE_BYTES)
+        D = np.concatenate([cdist(Y, X[part], "sqeuclidean") for part in parts] or [np.empty((len(Y), 0))], axis=1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if times != 1:
+            D *= times
+        if finish is not None:
+            finish(D)
+        return np.asarray(D.T.astype(dtype, copy=False))
 
 
-def _sparse_tiles(X: Any, Y: Any) -> Iterator[tuple[slice, Array]]:
+def _sparse_tiles(X: Any, Y: Any, times: float) -> Iterator[tuple[slice, Array]]:
     X, Y = _shifted(X, Y)
     yy = paired_inner(Y, Y)
     exact = _is_exact(X) and _is_exact(Y)
@@ -152,7 +219,8 @@ def _sparse_tiles(X: Any, Y: Any) -> Iterator[tuple[slice, Array]]:
         D += yy
         if not exact:
             _measure_cancelled(D, A, Y, xx, yy)
-        yield part, D
+        np.maximum(D, 0, out=D)
+        yield part, D if times == 1 else np.multiply(D, times, out=D)
 
 
 def _shifted(X: Any, Y: Any) -> tuple[Any, Any]:
@@ -209,19 +277,25 @@ def _measure_cancelled(D: Array, A: Any, Y: Any, xx: Array, yy: Array) -> None:
             D[i, some] = paired_squared_euclidean(*_alike(A[np.full(len(some), i)], Y[some]))
 
 
-def _measure_cancelled_dense(D: Array, A: Array, Y: Array, xx: Array, yy: Array) -> None:
-    """Do the same for a tile of dense rows, in one pass over it where no pair is near."""
+def _measure_cancelled_dense(D: Array, A: Array, Y: Array, xx: Array, yy: Array, times: float) -> None:
+    """Do the same for a tile of dense rows times a number, in one pass over it where no pair is near.
+
+    No distance is negative then.
+    """
     if not D.size:
         return
-    lost = np.flatnonzero(CANCELLED * (xx.max() + yy.max()) > D)
-    if not len(lost):
+    # values are >= 0 or, where the number is negative, <= 0
+    nearest, near = (D.min(), np.less) if times > 0 else (D.max(), np.greater)
+    lost = CANCELLED * times
+    limit = lost * (xx.max() + yy.max())
+    if near(limit, nearest) or limit == nearest:  # not if a value is NaN
         return
-    i, j = np.divmod(lost, D.shape[1])
-    near = D[i, j] < CANCELLED * (xx[i] + yy[j])
-    i, j = i[near], j[near]
-    for part in _rows.blocks(len(i), 8 * max(1, Y.shape[1]), TILE_BYTES):
+    i, j = np.divmod(np.flatnonzero(near(D, limit)), D.shape[1])
+    spoilt = near(D[i, j], lost * (xx[i] + yy[j]))
+    i, j = i[spoilt], j[spoilt]
+    for part in _rows.blocks(len(i), 3 * 8 * max(1, Y.shape[1]), TILE_BYTES):  # both rows and their difference
         apart = np.subtract(A[i[part]], Y[j[part]], dtype=np.float64)
-        D[i[part], j[part]] = paired_inner(apart, apart)
+        D[i[part], j[part]] = times * paired_inner(apart, apart)
 
 
 def _alike(X: Any, Y: Any) -> tuple[Any, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -211,6 +212,15 @@ class Transformed(Kernel):
         """Return the block of the transformed rows."""
         return self.kernel.block(*self._transform_both(X, Y))
 
+    def block_to(self, Y: Any) -> Callable[[Any], Array]:
+        """Return the function X ↦ block(X, Y), with Y transformed."""
+        values = self.kernel.block_to(self.transform(Y))
+        return lambda X: values(self.transform(X))
+
+    def applied(self, X: Any) -> tuple[Kernel, Any]:
+        """Return the kernel on the transformed rows, and these."""
+        return self.kernel.applied(self.transform(X))
+
     def paired(self, X: Any, Y: Any) -> Array:
         """Return the values of the transformed rows, row by row."""
         return self.kernel.paired(*self._transform_both(X, Y))
@@ -231,6 +241,11 @@ class Transformed(Kernel):
         """Return T H T' with H of the kernel on the transformed rows."""
         T = self.affine(d)
         return super().bilinear(d) if T is None else np.asarray(T @ self.kernel.bilinear(T.shape[1] - 1) @ T.T)
+
+    def linear_in(self, Z: Any) -> Array:
+        """Return T C with C of the kernel on the transformed rows: beside a large offset, H [z, 1] loses digits."""
+        T = self.affine(_rows.width(Z) or 0)
+        return super().linear_in(Z) if T is None else np.asarray(T @ self.kernel.linear_in(self.transform(Z)))
 
     def _transform_both(self, X: Any, Y: Any) -> tuple[Any, Any]:
         transformed = self.transform(X)
@@ -343,8 +358,10 @@ class Standardized(ComparedByContent, Transformed):
                 return X.multiply(1 / spread).tocsr().astype(_rows.float_dtype(X))
         dense = X.toarray() if _rows.is_sparse(X) else X
         with quiet():
-            centred = dense if self.mean is None else dense - self.mean
-            return (centred / spread).astype(_rows.float_dtype(X), copy=False)
+            scaled = dense / spread if self.mean is None else dense - self.mean
+            if self.mean is not None:
+                scaled /= spread
+            return scaled.astype(_rows.float_dtype(X), copy=False)
 
     def affine(self, d: int) -> Array:
         """Return the matrix of x ↦ (x − mean) / spread."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -61,6 +62,14 @@ class Kernel(ABC):
         n, step = _rows.count(X), 32
         parts = [np.diagonal(self.block(X[i : i + step], Y[i : i + step])) for i in range(0, n, step)]
         return np.concatenate(parts) if parts else np.empty(0)
+
+    def block_to(self, Y: Any) -> Callable[[Any], Array]:
+        """Return the function X ↦ block(X, Y), for many blocks of X: what depends on Y alone is computed once."""
+        return lambda X: self.block(X, Y)
+
+    def applied(self, X: Any) -> tuple[Kernel, Any]:
+        """Return a kernel and rows with the same values: those that this kernel makes of X, and its kernel on them."""
+        return self, X
 
     def squared_distance(self, X: Any, Y: Any) -> Array:
         """Return the (len(X), len(Y)) squared distances."""
@@ -128,6 +137,11 @@ class Kernel(ABC):
             f"kernel {type(self).__name__} is not linear in the columns of X, so there is no matrix M with "
             "d²(x, y) = (x − y)'M(x − y); learn from kernel=mf.kernels.Linear() or Standardized() to get one"
         )
+
+    def linear_in(self, Z: Any) -> Array:
+        """Return the (d + 1, l) matrix C with k(x, z) = [x, 1]'C for the rows z of Z, where `bilinear` has a result."""
+        Z = Z.toarray() if _rows.is_sparse(Z) else np.asarray(Z)
+        return np.asarray(self.bilinear(Z.shape[1]) @ np.column_stack([Z, np.ones(len(Z))]).T)
 
     # -- for everyone to call ------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from .arithmetic import (
     paired_manhattan,
     paired_squared_euclidean,
     squared_euclidean,
+    squared_euclidean_to,
 )
 from .explicit import ExplicitKernel
 from .interface import Kernel
@@ -72,9 +74,13 @@ class RateKernel(Kernel):
         """Return ones."""
         return np.ones(_rows.count(X), dtype=_rows.float_dtype(X))
 
-    def _rate(self, D: Array) -> float:
-        """Return γ, at most the largest number of the precision of D: infinity times a distance of 0 is NaN."""
-        return min(resolved(self.gamma), float(np.finfo(D.dtype).max))
+    def _rate(self, dtype: Any = np.float64) -> float:
+        """Return γ, at most the largest number of the precision: infinity times a distance of 0 is NaN."""
+        return min(resolved(self.gamma), float(np.finfo(dtype).max))
+
+
+def _exponential(D: Array) -> None:
+    np.exp(D, out=D)
 
 
 @dataclass(frozen=True)
@@ -117,27 +123,31 @@ class RBF(RateKernel):
     def block(self, X: Any, Y: Any) -> Array:
         """Return exp(−γ d²)."""
         if self.base is None:
-            return squared_euclidean(X, Y, self._decay)
+            return squared_euclidean(X, Y, _exponential, times=-self._rate())
         D = self.base.squared_distance(X, Y)
-        self._decay(D)
+        with quiet():
+            D *= -self._rate(D.dtype)
+        _exponential(D)
         return D
 
-    def _decay(self, D: Array) -> None:
-        with quiet():
-            D *= -self._rate(D)
-        np.exp(D, out=D)
+    def block_to(self, Y: Any) -> Callable[[Any], Array]:
+        """Return the function X ↦ block(X, Y)."""
+        if self.base is not None or _rows.is_sparse(Y):
+            return super().block_to(Y)
+        near = squared_euclidean_to(Y, _exponential, times=-self._rate())
+        return lambda X: self.block(X, Y) if _rows.is_sparse(X) else near(X)
 
     def paired(self, X: Any, Y: Any) -> Array:
         """Return exp(−γ d²(x_i, y_i))."""
         with quiet():
             D = self._base.paired_squared_distance(X, Y)
-            return np.exp(-self._rate(D) * D)
+            return np.exp(-self._rate(D.dtype) * D)
 
     def squared_distance(self, X: Any, Y: Any) -> Array:
         """Return 2 − 2 exp(−γ d²) without cancellation."""
         D = self._base.squared_distance(X, Y)
         with quiet():
-            D *= -self._rate(D)
+            D *= -self._rate(D.dtype)
         np.expm1(D, out=D)
         D *= -2
         return D
@@ -146,7 +156,7 @@ class RBF(RateKernel):
         """Return 2 − 2 exp(−γ d²(x_i, y_i)) without cancellation."""
         with quiet():
             D = self._base.paired_squared_distance(X, Y)
-            return -2 * np.expm1(-self._rate(D) * D)
+            return -2 * np.expm1(-self._rate(D.dtype) * D)
 
 
 @dataclass(frozen=True)
@@ -164,20 +174,20 @@ class Laplacian(RateKernel):
         """Return exp(−γ ‖x − y‖₁)."""
         D = manhattan(X, Y)
         with quiet():
-            D *= -self._rate(D)
+            D *= -self._rate(D.dtype)
         return np.exp(D, out=D)
 
     def paired(self, X: Any, Y: Any) -> Array:
         """Return exp(−γ ‖x_i − y_i‖₁)."""
         with quiet():
             D = paired_manhattan(X, Y)
-            return np.exp(-self._rate(D) * D)
+            return np.exp(-self._rate(D.dtype) * D)
 
     def squared_distance(self, X: Any, Y: Any) -> Array:
         """Return 2 − 2 exp(−γ ‖x − y‖₁) without cancellation."""
         D = manhattan(X, Y)
         with quiet():
-            D *= -self._rate(D)
+            D *= -self._rate(D.dtype)
         np.expm1(D, out=D)
         D *= -2
         return D
@@ -186,7 +196,7 @@ class Laplacian(RateKernel):
         """Return 2 − 2 exp(−γ ‖x_i − y_i‖₁) without cancellation."""
         with quiet():
             D = paired_manhattan(X, Y)
-            return -2 * np.expm1(-self._rate(D) * D)
+            return -2 * np.expm1(-self._rate(D.dtype) * D)
 
 
 @dataclass(frozen=True)
@@ -206,7 +216,7 @@ class Cauchy(RateKernel):
     def _raised(self, D: Array) -> Array:
         """Return γ d², at most 1e300, in place where possible."""
         with quiet():
-            D *= self._rate(D)
+            D *= self._rate(D.dtype)
         return np.minimum(D, 1e300 if D.dtype == np.float64 else 1e30, out=D)
 
     def paired(self, X: Any, Y: Any) -> Array:

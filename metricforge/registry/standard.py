@@ -47,6 +47,7 @@ def metricforge_register(registrar: Registrar) -> None:
         registrar.add("kernel", name.lower(), f"metricforge.kernels:{name}")
     registrar.add("kernel", "learned", "metricforge.space:LearnedKernel")
     registrar.add("kernel", "factored", "metricforge.space:FactoredKernel")
+    registrar.add("kernel", "changed", "metricforge.space:ChangedKernel")
     repair = "pip install 'metricforge[primme]' (it compiles against BLAS and LAPACK: on Debian, libopenblas-dev)"
     registrar.add("eigensolver", "primme", "metricforge.eigen:primme_pairs", requires=["primme"], install=repair)
     registrar.add("eigensolver", "arpack", "metricforge.eigen:arpack_pairs")

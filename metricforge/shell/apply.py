@@ -71,8 +71,11 @@ def read_for(metric: Metric, path: str, args: Namespace, extra: Sequence[str] = 
     lazy = args.scheduler is not None
     preparation = None if metric.origin is None else metric.origin.preparation
     if preparation is None or lazy:
-        return read(path, extra=wanted, only=metric.columns or None, width=metric.width, lazy=lazy, dialect=dialect)
-    table = read_again(path, preparation, extra=wanted, dialect=dialect)
+        only = metric.columns or None
+        table = read(path, extra=wanted, only=only, width=metric.width, lazy=lazy, dialect=dialect)
+    else:
+        table = read_again(path, preparation, extra=wanted, dialect=dialect)
+    _rows.hold(table.nbytes)
     for note in table.notes:
         log.warning("%s: %s", path, note)
     return table

@@ -19,6 +19,7 @@ from ..files.relations import read_relations
 from ..files.sources import Dialect
 from ..files.table import Table
 from ..registry import Entry, registry
+from ..rows import hold
 from .settings import Run, option_names
 
 Array = NDArray[Any]
@@ -90,6 +91,7 @@ def read_hint(run: Run, kinds: Kinds) -> tuple[Table, Constraint]:
     flags = [f"--{flag}" for flag, other in kinds.items() if other.per_row] if in_data else []
     extra = [name for name in (source if in_data else None, run.id) if name is not None]
     table = read_prepared(run.data, run.choices, extra=extra, flags=flags, lazy=run.scheduler is not None)
+    hold(table.nbytes)
     if in_data:
         return table, kind.from_table({kind.table_columns[0]: table.extra[source]}, table.rows.shape[0])
     hint = hint_from_file(kind, source, table.total or table.rows.shape[0], run.data, run.choices.dialect)

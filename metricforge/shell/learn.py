@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from .. import rows as _rows
 from ..checks import plural
 from ..constraints import Constraint, Distances, Labels, Satisfied
-from ..errors import InputError
+from ..errors import InputError, MemoryBudgetError
 from ..files import atomic as files
 from ..files.origin import Origin
 from ..files.preparation import ALL_COLUMNS, AS_THEY_ARE
 from ..files.table import Table, row_counters
-from ..kernels import Kernel, Spectrum, Standardized
+from ..kernels import Kernel, Standardized
 from ..learning import declared_methods, find_kernel, learn_named, plan_of
 from ..metric import Metric
 from ..pages import plotting, report
@@ -86,7 +86,10 @@ def scored(run: Run, table: Table, hint: Constraint) -> tuple[tuple[Score, ...],
     def refit(X: Any, part: Constraint) -> Metric:
         return fit(run, replace(table, rows=X), part)
 
-    found = held_out(table.rows, hint, refit, folds=run.folds, seed=run.seed)
+    try:
+        found = held_out(table.rows, hint, refit, folds=run.folds, seed=run.seed)
+    except MemoryBudgetError as error:  # the metric itself is learned
+        return (), [f"no rows were held out: {error}"]
     return found, [] if found else ["no rows were held out: there are too few hints to learn from the others"]
 
 
@@ -118,8 +121,6 @@ def _counter_note(name: str) -> str:
 def fit(run: Run, table: Table, hint: Constraint) -> Metric:
     """Return the metric that a run learns; it has the names of the columns."""
     kernel = find_kernel(run.kernel) if run.kernel else None
-    if kernel is None and table.holds_strings:
-        kernel = Spectrum(3).normalized()  # the methods' own kernels are for vectors
     if run.standardize:
         own = kernel or plan_of(run.method, None, None, hint, dict(run.options), table.rows).kernel
         kernel = replace(own, by="std") if isinstance(own, Standardized) else Standardized(own)

@@ -23,6 +23,7 @@ import traceback
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from typing import Any, NoReturn
 
 from .. import __version__
@@ -84,7 +85,7 @@ def _run(words: list[str]) -> None:
         if unknown:
             raise InputError(f"unrecognized arguments: {shlex.join(unknown)}; see metricforge {typed} --help")
         args.typed = shlex.join(["metricforge", *words])
-        command(args)
+        copy_context().run(command, args)  # what it holds in memory counts until it ends
         sys.stdout.flush()
 
 

@@ -5,7 +5,7 @@ kernel exactly on the span of the landmarks; "exact" means that the landmarks sp
 
 Files: `maps` has the features φ, `landmarks` chooses rows and factorises their Gram matrix, `representation` chooses
 between explicit features, all rows and landmarks, `learned` has the learned kernel, `embeddings` the embedding of any
-kernel, `factors` the start of methods that learn a factor, `costs` the forecasts of CPU time from which
+kernel, `factors` parts of methods that learn a factor, `costs` the forecasts of CPU time from which
 ``rank="auto"`` follows.
 """
 
@@ -16,6 +16,7 @@ from .costs import (
     BUDGET,
     Size,
     affordable,
+    affordable_queries,
     affordable_steps,
     rows_seconds,
     space_bytes,
@@ -23,14 +24,15 @@ from .costs import (
     steps_seconds,
 )
 from .embeddings import embedding, principal_axes
-from .factors import check_start, start_factor
+from .factors import add_transposed_product, check_start, start_factor
 from .landmarks import check_diagonal, choose_landmarks, landmark_map, pivoted_cholesky
-from .learned import FactoredKernel, LearnedKernel, OverFeatures
+from .learned import ChangedKernel, FactoredKernel, LearnedKernel, OverFeatures
 from .maps import FeatureMap, Stacked, explicit_map, explicit_width, parts_of
 from .representation import Space, represent
 
 __all__ = [
     "BUDGET",
+    "ChangedKernel",
     "FactoredKernel",
     "FeatureMap",
     "LearnedKernel",
@@ -38,7 +40,9 @@ __all__ = [
     "Size",
     "Space",
     "Stacked",
+    "add_transposed_product",
     "affordable",
+    "affordable_queries",
     "affordable_steps",
     "check_diagonal",
     "check_memory",

@@ -22,6 +22,9 @@ AUTO_RANK = 500
 SAMPLE_ROWS = 20_000
 """Rows among which landmarks are chosen: the choice needs an (s × m) table, which must not grow with n."""
 
+ALL_QUERIES = 3000
+"""Up to here all rows are compared with all rows by methods that compare pairs of rows."""
+
 GRAM_ARRAYS = 4
 """Arrays of the size of a Gram matrix while it is factorised: itself, its factor, and the workspaces of both."""
 PIVOTS, PIVOT_ARRAYS = 64, 7
@@ -100,6 +103,14 @@ def affordable(seconds: Callable[[int], float], least: int, most: int, budget: f
         middle = (low + high + 1) // 2
         low, high = (middle, high) if seconds(middle) <= budget else (low, middle - 1)
     return low
+
+
+def affordable_queries(seconds: Callable[[int], float], n: int, least: int) -> int:
+    """Return how many of n rows a method compares with all rows, where ``seconds(q)`` is the forecast for q of them.
+
+    Up to 3000 rows these are all rows, beyond as many as the budget allows, at least ``least``.
+    """
+    return n if n <= max(ALL_QUERIES, least) else affordable(seconds, least, n)
 
 
 def affordable_steps(step: float, rest: float, least: int, most: int) -> int:

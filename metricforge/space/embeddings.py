@@ -69,7 +69,7 @@ class _BlockScatter:
         for part in _rows.wide_blocks(_rows.count(X), max(self.embedding.widest, _rows.width(X) or 1)):
             features = self.embedding.block(X[part])
             mean = features.mean(axis=0)
-            features -= mean
+            features = features - mean  # in a new array: these may be the rows themselves
             more = len(features), mean, features.T @ features
             sums = more if sums is None else _joined_scatter([sums, more])  # never all of the (m, m) matrices
         assert sums is not None  # there is no chunk without rows

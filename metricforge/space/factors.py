@@ -1,4 +1,4 @@
-"""The start of methods that learn a factor L (r, m) of the metric M = L'L on m features by descent."""
+"""Parts of methods that learn a factor L (r, m) of the metric M = L'L on m features by descent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from ..checks import rows_of_numbers
 from ..errors import InputError
-from ..rows import Array
+from ..rows import Array, quiet
 
 
 def check_start(start: Any, n_components: int | None) -> tuple[tuple[float, ...], ...] | None:
@@ -32,7 +32,19 @@ def start_factor(Phi: Array, n_components: int | None, start: tuple[tuple[float,
     if start is not None:
         if len(start[0]) != m:
             raise InputError(f"start must have {m} columns, one per feature, got {len(start[0])}")
-        return np.array(start)
+        L = np.array(start)
+        with quiet():
+            largest = 4 * np.square(L).sum() * np.vecdot(Phi, Phi).max(initial=0.0)
+        if not np.isfinite(largest):  # it bounds the squared distances
+            raise InputError("start: squared distances between the rows overflow; give smaller numbers")
+        return L
     if n_components is None or n_components >= m:
         return np.eye(m)
     return np.ascontiguousarray(np.linalg.eigh(Phi.T @ Phi)[1][:, ::-1][:, :n_components].T)
+
+
+def add_transposed_product(G: Array, W: Array, Z: Array) -> None:
+    """Add W'Z to G (n, r) in place, without an array of its size; all are C-ordered arrays of float64."""
+    from scipy.linalg.blas import dgemm
+
+    dgemm(1.0, Z.T, W.T, beta=1.0, c=G.T, trans_b=True, overwrite_c=True)  # G.T is in Fortran order: no copy

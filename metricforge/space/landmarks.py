@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import rows as _rows
-from ..checks import one_of
+from ..checks import generator, one_of
 from ..errors import InputError
 from ..kernels import Kernel
 from ..rows import Array, as_float64, check_memory
@@ -91,8 +91,8 @@ def choose_landmarks(kernel: Kernel, X: Any, m: int, *, how: str = "rpcholesky",
     sample = _rows.draw(n, max(SAMPLE_ROWS, 2 * m), seed)
     size = Size(n, _rows.width(X) or 1, m)
     check_memory(space_bytes(size), f"choosing {m} landmarks among {len(sample)} rows", "lower the rank")
-    rows = as_float64(_rows.take(X, sample))
-    chosen = _LANDMARKS[how](kernel, rows, m, np.random.default_rng(seed))
+    kernel, rows = kernel.applied(as_float64(_rows.take(X, sample)))
+    chosen = _LANDMARKS[how](kernel, rows, m, generator(seed))
     return np.sort(sample[chosen])
 
 
@@ -100,7 +100,7 @@ def _randomly_pivoted(kernel: Kernel, X: Any, m: int, rng: np.random.Generator) 
     """Draw pivots with probability proportional to the residual diagonal, a block at a time."""
     s, width = _rows.count(X), min(PIVOTS, m)
     F = np.zeros((s, m), order="F")
-    left = kernel.diag(X).astype(np.float64)
+    left = np.maximum(kernel.diag(X).astype(np.float64), 0)  # below 0 where the kernel is not PSD
     floor = RANK_TOL * check_diagonal(left)
     chosen: list[int] = []
     while len(chosen) < m and left.max() > floor:
@@ -118,6 +118,7 @@ def _randomly_pivoted(kernel: Kernel, X: Any, m: int, rng: np.random.Generator) 
         left = np.maximum(left - np.square(F[:, r : r + len(pivots)]).sum(axis=1), 0)
         left[pivots] = 0
         chosen.extend(pivots.tolist())
+        _rows.beat(len(chosen), m)
     return np.asarray(chosen, dtype=int)
 
 

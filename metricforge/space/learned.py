@@ -13,8 +13,11 @@ from .. import rows as _rows
 from ..checks import number
 from ..errors import InputError
 from ..kernels import FittedKernel, Kernel, squared_euclidean
-from ..rows import Array
+from ..rows import Array, check_memory
 from .maps import FeatureMap
+
+ORTHONORMAL = 1e-9
+"""The largest deviation of V'V from the identity."""
 
 
 class OverFeatures(FittedKernel):
@@ -117,6 +120,78 @@ class LearnedKernel(OverFeatures):
         F = self.map.affine(d)
         H: Array = F @ self.W @ F.T
         return H + self.a * self.base.bilinear(d) if self.a else H
+
+
+@dataclass(frozen=True, eq=False)
+class ChangedKernel(OverFeatures):
+    """The kernel k(x, y) + φ(x)'V W V'φ(y): a base kernel that was changed in r directions only.
+
+    Parameters
+    ----------
+    map : FeatureMap
+        φ, which also holds the base kernel.
+    directions : (m, r) array
+        V, with orthonormal columns.
+    W : (r, r) symmetric array
+        The change, with I + W ⪰ 0.
+    """
+
+    map: FeatureMap
+    directions: Array
+    W: Array
+
+    def __post_init__(self) -> None:
+        V, m = np.asarray(self.directions), self.map.columns
+        if V.ndim != 2 or len(V) != m or V.shape[1] < 1:
+            raise InputError(f"directions must have {m} rows, one per feature, and a column, got shape {V.shape}")
+        if not np.isfinite(V).all() or np.abs(V.T @ V - np.eye(V.shape[1])).max() > ORTHONORMAL:
+            raise InputError("directions must have orthonormal columns")
+        self._inside  # noqa: B018 - checks W
+
+    @cached_property
+    def _inside(self) -> LearnedKernel:
+        """The same kernel, on the features V'φ."""
+        return LearnedKernel(self.map.rotated(self.directions), self.W, 1.0)
+
+    @property
+    def base(self) -> Kernel:
+        """The kernel k that φ are the features of."""
+        return self.map.kernel
+
+    @cached_property
+    def root(self) -> Array:
+        """The (m, m) matrix R = I − VV' + VTV' with TT' = I + W, so that RR' = I + VWV'."""
+        V, m = self.directions, self.map.columns
+        check_memory(16 * m * m, f"the {m} × {m} matrix of the embedding", "learn again with fewer columns")
+        T = self._inside.root  # its columns are fewer where I + W is singular
+        R = (np.pad(T, ((0, 0), (0, len(T) - T.shape[1]))) - np.eye(len(T))) @ V.T
+        R = V @ R
+        R[np.diag_indices(m)] += 1
+        return np.asarray(R)
+
+    def embedding(self) -> FeatureMap:
+        """Return the map φ(x)'R, whose inner products are this kernel on the span of the landmarks."""
+        return self.map.rotated(self.root, exact=self.map.exact)
+
+    def block(self, X: Any, Y: Any) -> Array:
+        """Return K + Φ_X V W V'Φ_Y'."""
+        return self._inside.block(X, Y)
+
+    def paired(self, X: Any, Y: Any) -> Array:
+        """Return k(x_i, y_i) + φ(x_i)'V W V'φ(y_i)."""
+        return self._inside.paired(X, Y)
+
+    def squared_distance(self, X: Any, Y: Any) -> Array:
+        """Return the squared distance along the directions, plus that of the base kernel outside them."""
+        return self._inside.squared_distance(X, Y)
+
+    def paired_squared_distance(self, X: Any, Y: Any) -> Array:
+        """Return the squared distances row by row."""
+        return self._inside.paired_squared_distance(X, Y)
+
+    def bilinear(self, d: int) -> Array:
+        """Return H + F V W V'F' where φ(x) = F'[x, 1]."""
+        return self._inside.bilinear(d)
 
 
 @dataclass(frozen=True, eq=False)

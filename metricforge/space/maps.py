@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from .. import rows as _rows
+from ..checks import flag
 from ..kernels import Kernel, Linear, Standardized
 from ..rows import Array, ComparedByContent, as_float64, check_memory
+
+FAR, MOST_FAR = 2.0**40, 1e150
+"""How much larger than the constant, as a multiple of the units of a column, and the most that this takes."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +41,9 @@ class FeatureMap(ComparedByContent):
     mix: Array | None
     columns: int
     exact: bool = False
+
+    def __post_init__(self) -> None:
+        flag(self.exact, "exact")
 
     @property
     def width(self) -> int | None:
@@ -62,29 +71,44 @@ class FeatureMap(ComparedByContent):
         InputError
             When the kernel is not linear in the columns, as `Kernel.bilinear` says.
         """
-        H = self.kernel.bilinear(d)
         if self.landmarks is not None:
-            Z = self.landmarks.toarray() if _rows.is_sparse(self.landmarks) else np.asarray(self.landmarks)
-            K = H @ np.column_stack([Z, np.ones(len(Z))]).T  # (d + 1, l): k(x, Z) = [x, 1]'K
+            K = self.kernel.linear_in(self.landmarks)  # (d + 1, l): k(x, Z) = [x, 1]'K
             return K if self.mix is None else np.asarray(K @ self.mix)
+        with np.errstate(over="ignore", invalid="ignore"):
+            H = self.kernel.bilinear(d)  # raises if it is not linear in the columns
         # Features of a kernel that is linear in the columns are affine in them: their values at 0 and at multiples of
-        # the unit vectors determine them.  A large multiple keeps the digits where the constant is large.
-        far = 2.0**40
+        # the unit vectors determine them.  Multiples whose features are much larger than the constant keep the digits.
         constant = self.block(np.zeros((1, d)))
-        return np.concatenate([(self.block(far * np.eye(d)) - constant) / far, constant])
+        slopes = np.sqrt(np.maximum(np.diagonal(H)[:d], 0.0))  # lengths of the features of the unit vectors
+        ratios = np.divide(np.sqrt(max(H[d, d], 0.0)), slopes, out=np.ones(d), where=slopes > 0)
+        far = FAR * 2.0 ** np.ceil(np.log2(np.clip(np.nan_to_num(ratios), 1.0, MOST_FAR)))
+        return np.concatenate([(self.block(np.diag(far)) - constant) / far[:, None], constant])
 
-    def block(self, X: Any) -> Array:
-        """Return the float64 features of rows in memory."""
+    @cached_property
+    def _values(self) -> Callable[[Any], Array]:
+        """The function x ↦ k(x, Z)."""
+        return self.kernel.block_to(self.landmarks)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # without what is derived from the landmarks
+
+    def block(self, X: Any, out: Array | None = None) -> Array:
+        """Return the float64 features of rows in memory, written to ``out`` where that is given."""
         X = as_float64(X)
-        base: Any = self.kernel.features(X) if self.landmarks is None else self.kernel.block(X, self.landmarks)
-        if self.mix is not None:
-            with np.errstate(over="ignore", invalid="ignore"):  # whoever uses the numbers checks that they are finite
-                return np.asarray(base @ self.mix)
-        return np.asarray(base.toarray() if _rows.is_sparse(base) else base)
+        base: Any = self.kernel.features(X) if self.landmarks is None else self._values(X)
+        with np.errstate(over="ignore", invalid="ignore"):  # whoever uses the numbers checks that they are finite
+            if out is not None and self.mix is not None and not _rows.is_sparse(base):
+                return np.asarray(np.matmul(base, self.mix, out=out))
+            found = base if self.mix is None else base @ self.mix
+        found = np.asarray(found.toarray() if _rows.is_sparse(found) else found)
+        if out is None:
+            return found
+        out[...] = found
+        return out
 
     def __call__(self, X: Any) -> Any:
         """Return the (n, m) features of checked rows: an array, or a lazy dask array."""
-        return _rows.map_rows(self.block, X, self.columns, _rows.float_dtype(X), widest=self.widest)
+        return _rows.map_rows(self.block, X, self.columns, _rows.float_dtype(X), widest=self.widest, writes=True)
 
     def of_rows(self, X: Any, index: Array, *, copies: int = 1, gather: bool = False, dtype: Any = np.float64) -> Array:
         """Return the features of the rows X[index], in memory; those of other rows are not computed.
@@ -105,9 +129,11 @@ class FeatureMap(ComparedByContent):
         n, m = len(index), self.columns
         size = np.dtype(dtype).itemsize
         check_memory(size * copies * n * m, f"the features of {n} rows ({n} × {m}, {copies} of them)", "lower the rank")
-        if gather:
+        if gather and _rows.is_dask(X):
             return np.asarray(self(_rows.take(X, index)), dtype=dtype)
-        return _rows.map_taken(self.block, X, index, m, dtype, widest=self.widest)
+        stored = _rows.float_dtype(X) if gather else dtype
+        found = _rows.map_taken(self.block, X, index, m, stored, widest=self.widest, writes=True)
+        return found.astype(dtype, copy=False)
 
     def rotated(self, R: Array, *, exact: bool = False) -> FeatureMap:
         """Return the map φ(x)'R; ``exact`` is whether its inner products are those of the kernel it then represents."""

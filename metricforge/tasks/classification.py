@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import whole_number
+from ..checks import number, whole_number
 from ..constraints import Labels
 from ..errors import InputError
 from ..rows import blocks, count
@@ -77,8 +77,8 @@ def classify(
     -----
     Time and memory of `Metric.neighbors`, and O(n (k² + c)) for the votes.
     """
-    if radius is not None and not radius >= 0:
-        raise InputError(f"radius must be a number of at least 0, got {radius!r}")
+    if radius is not None and not (isinstance(radius, float) and radius == np.inf):
+        number(radius, "radius", least=0)
     metric, voting, classes = voters(metric, y)
     k = min(whole_number(k, "k"), len(voting))
     indices, distances = metric.neighbors(X, k, method=method)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import whole_number
+from ..checks import whole_number, wrong
 from ..constraints import Constraint
 from ..errors import InputError
 from ..rows import draw
@@ -57,6 +57,8 @@ def clusters_by_silhouette(
     best: KMeansResult | None = None
     from sklearn.metrics import silhouette_score
 
+    if not np.iterable(tried):
+        raise wrong("tried", "a list of whole numbers of at least 2", tried)
     for k in [whole_number(k, "tried", least=2) for k in tried]:
         if k >= len(Z):
             continue

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import whole_number
+from ..checks import number, shown, whole_number
 from ..constraints import Distances, Pairs
 from ..errors import InputError
 from ..kernels import Kernel
@@ -56,7 +56,7 @@ class Calibration:
 
     def probability(self, distances: Any) -> Array:
         """Return the probability that pairs at these distances are the same."""
-        return np.interp(np.asarray(distances, dtype=np.float64), self.knots, self.probabilities)
+        return np.interp(_as_distances(distances), self.knots, self.probabilities)
 
     def threshold(self, precision: float, confidence: float | None = 0.95) -> float:
         """Return the largest distance up to which at least this share of pairs is the same.
@@ -80,10 +80,9 @@ class Calibration:
         -----
         O(p + `DRAWS` p) time.
         """
-        if not 0 < precision <= 1:
-            raise InputError(f"precision must be above 0 and at most 1, got {precision!r}")
-        if confidence is not None and not 0 < confidence < 1:
-            raise InputError(f"confidence must be between 0 and 1, or None, got {confidence!r}")
+        precision = number(precision, "precision", above=0, most=1)
+        if confidence is not None:
+            confidence = number(confidence, "confidence", above=0, below=1)
         counts = np.arange(1, len(self.same) + 1)
         right = np.cumsum(self.same)
         lower = right / counts if confidence is None else _clopper_pearson(right, counts, confidence)
@@ -128,12 +127,15 @@ class Calibration:
         Pairs at random are mostly further apart than all candidates.  The probabilities then say nothing about
         different rows that are near each other, and thresholds are too large: judge candidates instead.
         """
-        reach = np.quantile(np.asarray(distances, dtype=np.float64), 0.9)
+        given = _as_distances(distances)
+        if not given.size or not np.isfinite(given).all():
+            raise InputError("distances must be finite numbers, those of some candidates; got none, or infinite ones")
+        reach = np.quantile(given, 0.9)
         return float(np.mean(self.distances[~self.same] <= reach))
 
     def recall(self, threshold: float) -> float:
         """Return the share of the same pairs that a threshold finds."""
-        return float(np.mean(self.distances[self.same] <= threshold))
+        return float(np.mean(self.distances[self.same] <= number(threshold, "threshold")))
 
 
 def calibrate(metric: Metric | Kernel, X: Any, pairs: Any) -> Calibration:
@@ -170,6 +172,16 @@ def calibrate(metric: Metric | Kernel, X: Any, pairs: Any) -> Calibration:
     fitted = isotonic_regression(share, sample_weight=size, increasing=False)
     rows = np.concatenate([pairs.similar, pairs.dissimilar])[order]
     return Calibration(values, np.asarray(fitted), distances, same, rows)
+
+
+def _as_distances(values: Any) -> Array:
+    try:
+        found = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"distances must be numbers, got {shown(values)}") from None
+    if np.isnan(found).any():
+        raise InputError("distances must be numbers, and some are NaN")
+    return found
 
 
 def _clopper_pearson(right: Array, counts: Array, confidence: float) -> Array:

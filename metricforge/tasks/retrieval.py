@@ -162,6 +162,7 @@ def hard_negatives(
     chosen = kernel_of(kernel)
     X = chosen.check(X, "X")
     number(margin, "margin", least=0)
+    per_query = whole_number(per_query, "per_query")
     queries_, truth = check_relevance(queries, relevant, count(X))
     pool = np.arange(count(X)) if documents is None else listed_rows(documents, "documents", count(X))
     rng = generator(seed)

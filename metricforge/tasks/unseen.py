@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 from ..checks import whole_number
 from ..constraints import Constraint, Distances, Satisfied
 from ..errors import ConvergenceWarning, InputError
-from ..rows import count, is_dask, take
+from ..rows import bytes_of, check_memory, count, is_dask, take
 
 if TYPE_CHECKING:
     from ..metric import Metric
@@ -23,6 +24,8 @@ Array = NDArray[Any]
 FOLDS = 5
 FEW_ROWS = 1000
 """Up to this many rows every fold is fitted; with more, one fold has enough relations for a narrow error bar."""
+FOLD_ROW = 150
+"""Memory of a row in the order of rows, the folds and the copies of the hints, in bytes; of the kinds at most."""
 
 
 @dataclass(frozen=True)
@@ -91,11 +94,13 @@ def held_out(
 
     Notes
     -----
-    Time and memory: those of ``folds`` fits.
+    Time: that of ``folds`` fits.  Memory: that of a fit, and of a copy of the rows and hints.
     """
     if is_dask(X):
         raise InputError("X is a dask array, and folds are fitted in memory; score new rows with tasks.satisfied")
     n = count(X)
+    what = f"holding out some of {n} rows, and a copy of the others,"
+    check_memory(bytes_of(X) + FOLD_ROW * n, what, "score some of the rows")
     wanted = whole_number(folds, "folds", least=1) if folds is not None else FOLDS if n <= FEW_ROWS else 1
     found = []
     for rows, kept_out in _some(constraint, wanted, seed):
@@ -115,10 +120,9 @@ def held_out(
 
 def _some(constraint: Constraint, wanted: int, seed: int) -> list[tuple[Array, Constraint]]:
     try:
-        every = list(constraint.folds(max(wanted, FOLDS), seed))
+        return list(islice(constraint.folds(max(wanted, FOLDS), seed), wanted))
     except InputError:
         return []  # fewer rows than folds, or a kind that cannot be split
-    return every[:wanted]
 
 
 def _scores(found: Sequence[Sequence[tuple[Satisfied, ...]]]) -> tuple[Score, ...]:

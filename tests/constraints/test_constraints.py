@@ -286,3 +286,11 @@ def test_a_seed_is_a_whole_number(seed):
 def test_more_rows_than_pairs_can_number_are_refused():
     with pytest.raises(InputError, match=r"^n must be a whole number of at least 1 and at most 3000000000 \(pairs of"):
         mf.Pairs([(0, 1)], n=10**30)
+
+
+def test_labels_that_have_no_order_are_refused():
+    y = np.empty(6, dtype=object)
+    y[:] = [{1}, {2}, {1}, {1, 2}, {2}, {3}]  # sets are compared by inclusion: sorting leaves {1} in two places
+    with pytest.raises(InputError, match="y holds values of the type set, which have no order; convert all to str"):
+        mf.Labels(y)
+    assert mf.Labels([str(sorted(v)) for v in y]).classes.tolist() == ["[1, 2]", "[1]", "[2]", "[3]"]

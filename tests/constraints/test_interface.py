@@ -9,7 +9,7 @@ from metricforge_cases.kinds import Ranks
 import metricforge as mf
 from metricforge.constraints import Distances, Links
 from metricforge.errors import InputError, NotAcceptedError
-from metricforge.kernels import Linear
+from metricforge.kernels import RBF, Linear, Standardized
 from metricforge.testing import check_constraint
 
 KINDS = (mf.Labels, mf.Pairs, mf.Chunklets, mf.Triplets)
@@ -235,6 +235,25 @@ def test_dissimilar_pairs_of_identical_rows_are_remarked_on():
     assert "(0, 2)" in note
     assert pairs[[0, 1, 3]].remarks(distances(X[[0, 1, 3]])) == ()
     assert mf.Labels([0, 1, 0, 1]).remarks(distances(X)) == ()
+
+
+@pytest.mark.parametrize("kernel", [Linear(), RBF(0.3), Standardized(RBF(2.0), by="range")])
+def test_coincident_pairs_among_many_are_found_by_their_similarities(kernel, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = np.round(rng.normal(size=(40, 2)), 1) + 1e3
+    X[30:] = X[:10]
+    i, j = np.triu_indices(40, 1)
+    pairs, measured = np.column_stack([i, j]), []
+    found = Distances(kernel.resolve(X), X)
+    monkeypatch.setattr(
+        Distances,
+        "paired",
+        lambda self, some, paired=Distances.paired: measured.append(len(some)) or paired(self, some),
+    )
+    same = {(a, b) for a, b in pairs.tolist() if (X[a] == X[b]).all()}
+    assert {tuple(pairs[t]) for t in found.coincident(pairs)} == same
+    assert len(same) >= 10
+    assert measured[0] < 100  # of 780
 
 
 def test_some_rows_keep_relations_between_them():

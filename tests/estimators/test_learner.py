@@ -246,6 +246,15 @@ def test_dask_rows(wine):
     np.testing.assert_allclose(out.compute(), memory.transform(X), atol=1e-9)
 
 
+def test_strings_need_no_kernel():
+    texts, y = ["banana band", "bandana", "banana", "cherry", "cherry pie", "merry cherry"], [0, 0, 0, 1, 1, 1]
+    for given in (texts, np.array(texts)):
+        learner = mf.MetricLearner("krca").fit(given, y)
+        assert learner.metric_.start == Spectrum(3).normalized()
+        assert learner.transform(["bandana pie"]).shape[0] == 1
+    assert learner.fit(np.eye(6), y).n_features_in_ == 6
+
+
 def test_strings_through_a_pipeline(rng):
     y = np.arange(40) % 2
     S = np.array(["".join(rng.choice(list("ACD" if c else "ACE"), size=20)) for c in y], dtype=object)

@@ -138,6 +138,16 @@ def test_substring_numbers_never_collide_for_long_substrings():
     assert substring_counts([text, text[::-1]], 30).shape[1] == 2 * (400 - 29)
 
 
+@pytest.mark.parametrize("letters", ["ACGT", "".join(map(chr, range(32, 2000))), "A\U0010ffff"])
+def test_substrings_are_numbered_in_their_order(letters):
+    """By a table of all numbers where it is small, by sorting elsewhere: the numbers are the same."""
+    rng = np.random.default_rng(0)
+    strings = ["".join(rng.choice(list(letters), size=size)) for size in (0, 1, 5, 300)]
+    parts = sorted({s[i : i + 3] for s in strings for i in range(len(s) - 2)})
+    expected = [[sum(s[i : i + 3] == part for i in range(len(s) - 2)) for part in parts] for s in strings]
+    np.testing.assert_array_equal(substring_counts(strings, 3).toarray(), expected)
+
+
 def test_strings_shorter_than_k_are_similar_to_nothing():
     K = Spectrum(3).normalized()(["AB", "ABC"])
     np.testing.assert_array_equal(K, [[0, 0], [0, 1]])
@@ -424,3 +434,43 @@ def test_a_slow_laplacian_keeps_its_digits(container, rng):
         kernel.paired_squared_distance(X, X[[1, 2, 3, 4, 0]]), 2 * exact[range(5), [1, 2, 3, 4, 0]]
     )
     np.testing.assert_allclose(kernel.paired(X, X[[1, 2, 3, 4, 0]]), 1.0)
+
+
+@pytest.mark.parametrize("times", [-0.7, 3.0, -1e-120, -1e200])
+@pytest.mark.parametrize("others", [2, 40])
+def test_squared_distances_times_a_number_are_the_multiples(rng, times, others):
+    X = rng.normal(size=(60, 5)) * np.exp(rng.normal(size=(60, 1)))
+    X[-3:] = X[:3] + 1e-9  # near pairs, which are measured by their difference
+    Y = X[:others].copy()
+    exact = times * np.square(X[:, None] - Y).sum(axis=2)
+    for dtype in (np.float64, np.float32):
+        A, B = X.astype(dtype), Y.astype(dtype)
+        truth = exact if dtype == np.float64 else times * np.square(A[:, None].astype(float) - B).sum(axis=2)
+        found = squared_euclidean(A, B, times=times)
+        with np.errstate(over="ignore"):
+            np.testing.assert_allclose(found, truth.astype(dtype), rtol=1e-9 if dtype == np.float64 else 1e-6)
+    assert (np.sign(times) * found >= 0).all()
+
+
+def test_a_factor_that_overflows_is_multiplied_after_the_distances():
+    X = np.array([[1e105], [-1e105], [1e105 * (1 + 1e-12)], [2e105]])
+    near = RBF(1e100).block(X, X.copy())
+    assert near.tolist() == np.eye(4).tolist()
+
+
+@pytest.mark.parametrize("others", [2, 30])
+def test_blocks_against_fixed_rows_are_blocks(rng, others):
+    from scipy.sparse import csr_array
+
+    X, Y = rng.normal(size=(50, 4)), rng.normal(size=(others, 4))
+    inner = RBF(0.5) + Linear()
+    for kernel in (RBF(0.3), RBF(0.3, base=Linear()), Standardized(RBF(0.7)).resolve(X), Linear(), inner):
+        for A, B in ((X, Y), (csr_array(X), Y), (X, csr_array(Y))):
+            np.testing.assert_allclose(kernel.block_to(B)(A), kernel.block(A, B), rtol=1e-12, atol=1e-14)
+        same, rows = kernel.applied(X)
+        np.testing.assert_allclose(same.block(rows, rows), kernel.block(X, X), rtol=1e-12)
+
+
+def test_substrings_longer_than_all_strings_are_none():
+    for k in (5, 10**400):
+        assert Spectrum(k)(["AB", "ABCD"]).tolist() == [[0, 0], [0, 0]]

@@ -15,7 +15,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
 from metricforge.constraints import Chunklets, Pairs, components_of
-from metricforge.tasks import KMeansResult, constrained_kmeans
+from metricforge.tasks import KMeansResult, cannot_links, constrained_kmeans
 from metricforge.tasks.cannot_links import (
     EXACT_SIZE,
     UNBOUNDED,
@@ -418,3 +418,16 @@ def test_float32_and_lists_are_taken() -> None:
     Z = np.round(Z, 2).astype(np.float32)
     one, two = constrained_kmeans(Z, 2, pairs), constrained_kmeans(Z.tolist(), 2, pairs)
     assert_array_equal(one.labels, two.labels)
+
+
+@pytest.mark.parametrize("limits", [{"STEPS": 5, "STEPS_PER_NODE": 1}, {"SWEEPS": 1}])
+def test_searches_for_labels_end_at_their_limits(monkeypatch, limits):
+    for name, value in limits.items():
+        monkeypatch.setattr(cannot_links, name, value)
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(40, 2))
+    apart = np.stack(np.triu_indices(40, 1), axis=1)
+    pairs = Pairs((), apart[rng.permutation(len(apart))[:300]], n=40)
+    found = constrained_kmeans(Z, 3, pairs, n_init=1, seed=0)  # three clusters cannot satisfy them
+    assert set(found.labels.tolist()) <= {0, 1, 2}
+    assert len(found.violated)

@@ -149,10 +149,21 @@ def test_bad_input(known):
         found.threshold(0.9)
     with pytest.raises(InputError, match="no number of pairs shows a precision of 1"):
         found.threshold(1.0)
-    with pytest.raises(InputError, match="confidence must be between 0 and 1"):
+    with pytest.raises(InputError, match="confidence must be a number above 0 and below 1"):
         found.threshold(0.9, 1.0)
-    with pytest.raises(InputError, match="precision must be above 0"):
+    with pytest.raises(InputError, match="precision must be a number above 0"):
         found.threshold(0.0)
+    for wrong in ("x", None, [1.0]):
+        with pytest.raises(InputError, match="precision must be a number"):
+            found.threshold(wrong)
+        with pytest.raises(InputError, match="threshold must be a finite number"):
+            found.recall(wrong)
+    for wrong in ("x", None, [float("nan")]):
+        with pytest.raises(InputError, match="distances must be numbers"):
+            found.probability(wrong)
+    for wrong in ([], [float("inf")]):
+        with pytest.raises(InputError, match="distances must be finite numbers"):
+            found.coverage(wrong)
     with pytest.raises(InputError, match="one row"):
         candidates(metric, X[:1])
     with pytest.raises(InputError, match="X is missing"):

@@ -188,3 +188,9 @@ def test_what_has_no_adapter(metric):
         metric.adapter("query", n_components=2)
     with pytest.raises(InputError, match="give a name that ends in"):
         metric.adapter("query").save("a.txt")
+
+
+@pytest.mark.parametrize("per_query", [2.5, 0, -1, "x"])
+def test_the_number_of_hard_negatives_is_whole(per_query):
+    with pytest.raises(InputError, match="per_query"):
+        mf.tasks.hard_negatives(X, QUERIES, RELEVANT, documents=DOCUMENTS, per_query=per_query)

@@ -88,3 +88,12 @@ def test_what_cannot_be_held_out_is_said(rows):
         held_out(X, mf.Labels(y), fit, folds=0)
     with pytest.raises(InputError, match=r"fit must return .*metric\.start"):
         held_out(X, mf.Labels(y), lambda A, c: replace(fit(A, c), start=None))
+
+
+def test_only_the_folds_that_are_fitted_are_made(rows, monkeypatch):
+    X, y = rows
+    made = []
+    touching = mf.Labels._touching
+    monkeypatch.setattr(mf.Labels, "_touching", lambda self, out: made.append(out) or touching(self, out))
+    held_out(X, mf.Labels(y), fit, folds=1)
+    assert len(made) == 1
