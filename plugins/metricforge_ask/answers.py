@@ -18,10 +18,13 @@ from typing import Any
 
 from metricforge.errors import InputError
 
+from .questions import Question
+
 FORMAT, VERSION = "metricforge-answers", 1
 MOST_BYTES = 256 * 2**20
 """The largest file that is read."""
-KINDS = ("pair", "lineup", "triplet")
+ROWS = {"pair": range(2, 3), "lineup": range(2, 1000), "triplet": range(3, 4)}
+"""How many rows an answer of each kind names."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +135,7 @@ class Log:
 
     def answers(self) -> list[Answer]:
         """Return the answers that were not taken back, in order."""
-        gone = {entry["undo"] for entry in self.entries if "undo" in entry}
+        gone = {entry["undo"] for entry in self.entries if type(entry.get("undo")) is int}
         lines = enumerate(self.entries, start=1)
         return [_answer(e, n) for n, e in lines if "undo" not in e and "name" not in e and n not in gone]
 
@@ -206,17 +209,19 @@ def _header(entry: Mapping[str, Any], path: Path) -> Header:
 
 
 def _answer(entry: Mapping[str, Any], n: int) -> Answer:
-    rows = entry.get("rows")
-    if not (isinstance(rows, list) and all(isinstance(row, str) for row in rows) and entry.get("kind") in KINDS):
+    given, kind = entry.get("rows"), str(entry.get("kind"))
+    rows = [row for row in given if isinstance(row, str)] if isinstance(given, list) else []
+    if rows != given or len(rows) not in ROWS.get(kind, ()) or len(set(rows)) < len(rows):
         raise InputError(f"answer {n} has no kind and rows as metricforge ask writes them; the file was edited")
-    answer = entry.get("answer")
-    if not isinstance(answer, str | int) or isinstance(answer, bool):
-        raise InputError(f"answer {n} has no answer; the file was edited")
+    try:
+        answer = Question(kind, tuple(range(len(rows))), "").check(entry.get("answer"))
+    except (InputError, TypeError) as error:  # TypeError: a list or a dict
+        raise InputError(f"answer {n} is none to its question; the file was edited ({error})") from None
     p = entry.get("p", 0.5)
     return Answer(
         n=n,
         by=str(entry.get("by", "")),
-        kind=str(entry["kind"]),
+        kind=kind,
         rows=tuple(rows),
         answer=answer,
         why=str(entry.get("why", "")),
@@ -244,7 +249,7 @@ def _compare(found: Header, given: Header, path: Path) -> list[str]:
 def _append(path: Path, entry: Mapping[str, Any], *, create: bool = False) -> None:
     """Append a line in one write, and wait until it is on disk."""
     flags = os.O_WRONLY | os.O_APPEND | (os.O_CREAT if create else 0)
-    line = (json.dumps(entry, ensure_ascii=False, separators=(",", ":")) + "\n").encode()
+    line = (json.dumps(entry, ensure_ascii=False, separators=(",", ":")) + "\n").encode("utf-8", "surrogatepass")
     handle = os.open(path, flags, 0o600)
     try:
         if os.write(handle, line) != len(line):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import metricforge as mf
-from metricforge.checks import one_of, whole_number
+from metricforge.checks import number, one_of, shown, whole_number
 from metricforge.constraints import Pairs, Triplets
 from metricforge.errors import InputError
 
@@ -104,19 +104,18 @@ class Session:
         one_of(rule, "rule", RULES)
         self.rule, self.by, self.lineup = rule, str(by), bool(lineup)
         self.select = one_of(select, "select", groups.SELECT)
-        if not 0 <= held_out <= 0.5:
-            raise InputError(f"held_out must be between 0 and 0.5, got {held_out!r}")
-        self.held_out = float(held_out)
+        self.held_out = number(held_out, "held_out", least=0, most=0.5)
         self.seed = whole_number(seed, "seed", least=0)
         self._features = Features(X, kernel, self.seed)
         self.X, self.n = self._features.rows, self._features.n
         if self.n < 4:
             raise InputError(f"X has {self.n} rows; questions need at least 4")
+        ids, named = _listed(ids, "ids"), _listed(columns, "columns")
         if ids is not None and len(ids) != self.n:
             raise InputError(f"ids has {len(ids)} names for the {self.n} rows of X; give one each")
         self._ids = [str(i) for i in (range(self.n) if ids is None else ids)]
         self._row_of = rows_by_id(self._ids, id_column or "ids")
-        header = Header(self.n, tuple(map(str, columns)), digest(self.X), id_column)
+        header = Header(self.n, tuple(map(str, named or ())), digest(self.X), id_column)
         self._log = Log.open(path, header)
         self.notes: list[str] = list(self._log.notes)
         self._order = np.random.default_rng(self.seed).permutation(self.n)
@@ -424,6 +423,15 @@ class Session:
             f"the first guess was right for {100 * right:.0f} % of the last {scores.LOOK_BACK} rows, as for the "
             f"{scores.LOOK_BACK} before, no new group has come up and the metric hardly moves"
         )
+
+
+def _listed(values: Any, name: str) -> list[Any] | None:
+    """Return several values as a list, None as it is, or raise InputError."""
+    if isinstance(values, str | bytes | dict) or not (values is None or hasattr(values, "__len__")):
+        raise InputError(f"{name} must be a list, got {shown(values)}")
+    if getattr(values, "ndim", 1) != 1:
+        raise InputError(f"{name} must be 1-d, got shape {values.shape}")
+    return None if values is None else list(values)
 
 
 def _inside(pairs: Array) -> Array:

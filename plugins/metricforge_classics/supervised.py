@@ -114,6 +114,7 @@ class LMNN(Supervised):
             k=self.n_neighbors,
             mu=1 - self.regularization,
             n_components=n,
+            ridge="least",
             tol=self.convergence_tol,
             max_iter=self.max_iter,
         )
@@ -167,6 +168,7 @@ class NCA(Supervised):
     def _iterate(self, X: Array, y: Array, constraint: mf.Constraint, method: str, classes: bool) -> Self:
         n = self._check_components(X.shape[1])
         options: dict[str, Any] = {"max_iter": self.max_iter, "tol": 1e-3 if self.tol is None else self.tol}
+        options["queries"] = len(X)
         if self.kernel is None:
             start = start_factor(self.init, X, y, n, self.random_state, classes)
             options["start"] = tuple(map(tuple, start.tolist()))

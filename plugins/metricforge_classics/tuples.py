@@ -206,6 +206,7 @@ def learn_pairs(estimator: Any, pairs: Array, y: Array, bounds: Any) -> None:
         X,
         mf.Pairs(index[y == 1], index[y == -1], n=2 * p),
         "itml",
+        n_pairs="all",
         prior=prior_factor(estimator.prior, X, estimator.random_state),
         gamma=estimator.gamma,
         max_iter=estimator.max_iter,

@@ -159,6 +159,30 @@ def test_forged_files(tmp_path, content, words):
         read_answers(path)
 
 
+@pytest.mark.parametrize(
+    ("kind", "rows", "answer"),
+    [
+        ("pair", [], "alike"),
+        ("pair", ["1"], "alike"),
+        ("pair", ["1", "1"], "alike"),
+        ("pair", ["1", "2", "3"], "alike"),
+        ("pair", ["1", 2], "alike"),
+        ("triplet", ["1", "2"], "first"),
+        ("lineup", ["1"], 1),
+        ("lineup", ["1", "2", "3"], 3),
+        (["pair"], ["1", "2"], "alike"),
+        ("pair", ["1", "2"], 1),
+        ("pair", ["1", "2"], {}),
+        ("lineup", ["1", "2"], []),
+    ],
+)
+def test_an_answer_of_a_file_is_one_that_could_be_given(tmp_path, kind, rows, answer):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(HEADER + json.dumps({"kind": kind, "rows": rows, "answer": answer}).encode() + b"\n")
+    with pytest.raises(InputError, match=r"^answer 1 .*the file was edited"):
+        read_answers(path)
+
+
 def test_learning_from_files_of_answers(tmp_path):
     one, two = tmp_path / "1.jsonl", tmp_path / "2.jsonl"
     drive(mf.ask.Session(X, one, by="eva"), 20)

@@ -1166,3 +1166,9 @@ def test_pairs_whose_squared_distances_leave_the_range_are_refused(scale, rng):
     X = scale * rng.normal(size=(8, 2))
     with pytest.raises(InputError, match=r"rescale"):
         mf.learn(X, mf.Pairs([(0, 1), (2, 3)], [(4, 5), (6, 7)], n=8), method="idealized", kernel="linear")
+
+
+def test_a_bound_that_overflows_is_refused(rng):
+    X, t = rng.normal(size=(32, 4)), rng.normal(size=32)
+    with pytest.raises(InputError, match="c_dissimilar: objective or bound overflow; give smaller numbers"):
+        mf.learn(X, mf.Targets(t), method="idealized", c_dissimilar=1e300, max_iter=10)

@@ -129,3 +129,26 @@ def test_limits_and_wrong_options():
     for options in ({"gamma": 0}, {"bounds": (1.0,)}, {"bounds": (0.0, 1.0)}, {"tol": -1}, {"max_iter": 0}):
         with pytest.raises(InputError, match=next(iter(options))):
             ITML(**options)
+
+
+def test_pairs_are_drawn_where_all_would_take_long(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    pairs = mf.Labels(np.arange(60) % 2).to(mf.Pairs, seed=0)
+    some = mf.learn(X, pairs, method="itml", n_pairs=200)
+    assert some.report.pairs_used == 200 < pairs.size
+    assert f"200 of {pairs.size} pairs were drawn" in " ".join(some.report.notes)
+    assert mf.learn(X, pairs, method="itml").report.pairs_used == pairs.size
+    assert solver._affordable_pairs(60_000, 20) == 60_000
+    assert solver._affordable_pairs(200_000, 200) == solver._affordable_pairs(400_000, 200) >= solver.LEAST_PAIRS
+    assert solver._affordable_pairs(50, 2000) == 50
+
+
+def test_automatic_bounds_do_not_depend_on_the_order_of_rows(rng):
+    X = rng.normal(size=(60, 3))
+    pairs = mf.Pairs([(0, 1), (2, 3)], [(4, 5), (6, 7)], n=60)
+    found = mf.learn(X, pairs, method="itml").report.bounds
+    order = rng.permutation(60)
+    place = np.argsort(order)
+    moved = mf.Pairs(place[pairs.similar], place[pairs.dissimilar], n=60)
+    assert_allclose(mf.learn(X[order], moved, method="itml").report.bounds, found, rtol=1e-12)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from metricforge_plugins.krca import scatter as scatter_module
 from metricforge_plugins.krca.chunklets import contrasts, groups_of
-from metricforge_plugins.krca.factor import Factor
+from metricforge_plugins.krca.factor import PROBES, Factor, directions
 from metricforge_plugins.krca.kernel import ChunkletKernel, ScatterKernel
 from metricforge_plugins.krca.solver import KernelRCA, multiple
 from metricforge_plugins.krca.system import append, gram
@@ -319,6 +319,26 @@ def test_factor_grows_in_place_and_seldom_moves():
     assert_allclose(factor.log_determinant_from(5), np.linalg.slogdet(A)[1] - np.linalg.slogdet(A[:5, :5])[1])
 
 
+def test_random_combinations_estimate_the_residual_of_new_columns():
+    rng = np.random.default_rng(0)
+    Z = rng.normal(size=(60, 60))
+    A = Z @ Z.T + np.eye(60)
+    factor = Factor.of(A[:50, :50].copy())
+    assert factor.probed.shape == (50, PROBES)
+    for r, q in ((50, 1), (51, 3), (54, 6)):
+        factor = factor.append(A[r : r + q, :r], A[r : r + q, r : r + q])
+    U = np.linalg.cholesky(A).T
+    assert_allclose(factor.probed, U @ directions(60), atol=1e-9)  # as it grew
+    v = rng.normal(size=6)
+    truth = A[:, 54:] @ v
+    assert factor.residual(54, v, truth, probes=True) < 1e-13
+    wrong = truth + 1e-3 * rng.normal(size=60)
+    exact, estimate = (factor.residual(54, v, wrong, probes=probes) for probes in (False, True))
+    assert_allclose(exact, np.linalg.norm(wrong - truth) / np.linalg.norm(wrong))
+    assert 0.2 < estimate / exact < 5
+    assert directions(33).tolist() == directions(500)[:33].tolist()
+
+
 @pytest.mark.parametrize(("kernel", "rank", "route"), ROUTES)
 def test_update_after_save_and_load_and_after_pickling(tmp_path, kernel, rank, route):
     (X, groups), batches = stream(4)
@@ -459,7 +479,7 @@ def test_worker_processes_give_the_same_kernel(data, monkeypatch):
     X, groups, A = data
     c, lazy = mf.Chunklets(groups), da.from_array(X, chunks=(37, 6))
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as local,
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as local,
         Client(local) as client,
     ):
         for open_bytes in (scatter_module.OPEN_BYTES, 0):
@@ -683,6 +703,16 @@ def test_digits_lost_to_a_tiny_epsilon_are_refused_or_mentioned(data):
     assert any("digits" in note for note in metric.report.notes)
     explicit_route = mf.learn(X, c, method="krca", kernel=Linear(), epsilon=1e-11)
     assert relative(explicit_route.kernel(A), explicit(X, groups, A, A, 1e-11)) < 1e-12
+
+
+def test_digits_lost_beside_landmarks_are_mentioned(rng):
+    X = rng.normal(size=(8, 1))
+    groups = mf.Chunklets([0, 0, 0, 1, 1, 1, 2, 3])
+    notes = [
+        " ".join(mf.learn(X, groups, method="krca", kernel=Linear(), rank=rank, epsilon=epsilon).report.notes)
+        for rank, epsilon in ((2, 1e-12), (2, 1e-3), ("auto", 1e-12))
+    ]
+    assert ["digits" in note for note in notes] == [True, False, False]  # explicit features need no a (K − ΦΦ')
 
 
 def test_identical_rows_in_groups_leave_the_metric_as_it_was():
@@ -915,3 +945,11 @@ def test_a_forged_scatter_is_refused_before_it_is_used(change, message):
     metric = mf.learn(X, mf.Chunklets(np.arange(10) // 5), method="krca", kernel=mf.kernels.Linear())
     with pytest.raises(InputError, match=message):
         replace(metric, kernel=replace(metric.kernel, **change)).update(X[:2], mf.Chunklets([0, 0]))
+
+
+def test_without_epsilon_landmarks_magnify_no_rounding():
+    X, y = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 3
+    kernel = mf.learn(X, y, method="krca", kernel=RBF(0.3), rank=8).kernel
+    assert isinstance(kernel, ScatterKernel)
+    assert kernel.condition > 0
+    assert replace(kernel, epsilon=0.0, a=0.0).condition == 0

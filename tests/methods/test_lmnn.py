@@ -7,6 +7,7 @@ import warnings
 import cvxpy as cp
 import numpy as np
 import pytest
+from metricforge_plugins.lmnn import solver
 from metricforge_plugins.lmnn.problem import Margins, coordinates, target_neighbours
 from metricforge_plugins.lmnn.solver import LMNN
 from numpy.testing import assert_allclose
@@ -67,7 +68,7 @@ def test_the_optimum_is_that_of_cvxpy_within_the_gap(block, oracle):
     for seed in range(10 * block, 10 * block + 10):
         rng = np.random.default_rng(seed)
         X = rng.normal(size=(N, D)) * [1, 3] + 0.7 * Y[:, None] * rng.normal(size=D)
-        report = mf.learn(X, Y, method="lmnn", kernel="linear", k=K, tol=1e-3).report
+        report = mf.learn(X, Y, method="lmnn", kernel="linear", k=K, ridge=0, tol=1e-3).report
         best = oracle(X)
         assert report.status == "optimal"
         assert report.gap <= 1e-3 * report.objective
@@ -85,10 +86,10 @@ def blobs(n=150, d=4, seed=0):
 
 def test_the_objective_is_that_of_the_definition_and_the_gradient_its_derivative():
     X, y = blobs(40)
-    metric = mf.learn(X, y, method="lmnn", kernel="linear", mu=0.3)
+    metric = mf.learn(X, y, method="lmnn", kernel="linear", mu=0.3, ridge=0)
     assert_allclose(metric.report.objective, objective(metric.kernel.L, X, y, 3, 0.3), rtol=1e-9)
     i, j = target_neighbours(X, y, 3)
-    axes = coordinates(X, i, j, "auto")
+    axes = coordinates(X, i, j, 0.0)
     margins = Margins(X @ axes.back.T, y, i, j, 0.3)
     L = np.random.default_rng(1).normal(size=(2, 4))
     margins.scan(L)
@@ -184,3 +185,17 @@ def test_lazy_rows_are_gathered_or_refused_with_their_size(method, monkeypatch):
     monkeypatch.setenv("METRICFORGE_MEMORY", "1MB")
     with pytest.raises(MemoryBudgetError, match=r"the features of 2000 rows \(2000 × 50, \d of them\) would take"):
         mf.learn(da.from_array(X, chunks=(500, -1)), y, method=method, kernel="linear")
+
+
+def test_wide_rows_get_a_ridge_and_a_limit_of_steps():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(120, 40)), np.arange(120) % 3
+    X[np.arange(120), y] += 2
+    i, j = target_neighbours(X, y, 3)
+    wide = coordinates(X, i, j, "auto")
+    level = float(np.trace(sum(np.outer(z, z) for z in X[i] - X[j]))) / 40
+    assert wide.ridge == pytest.approx(level)  # (4 · 40 / 120)², at most 1
+    assert coordinates(X, i, j, "least").ridge == 0
+    assert coordinates(X[:, :1], *target_neighbours(X[:, :1], y, 3), "auto").ridge == 0
+    assert solver._most_steps(1140, 819) == solver.LEAST_STEPS
+    assert solver._most_steps(500, 10) == solver.MOST_STEPS

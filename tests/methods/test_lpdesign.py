@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from metricforge_plugins.lpdesign import dominance, generation, highs
+from metricforge_plugins.lpdesign import dominance, generation, highs, semidefinite
 from metricforge_plugins.lpdesign import solver as solver_module
 from metricforge_plugins.lpdesign import tune as tune_module
 from metricforge_plugins.lpdesign.bases import Projected, as_groups, triple_directions
@@ -24,7 +24,7 @@ from scipy.optimize import linprog
 
 import metricforge as mf
 from metricforge.errors import ConvergenceWarning, InputError, NotAcceptedError, SolverError
-from metricforge.kernels import RBF, Kernel, Laplacian, Linear, Mixture, Polynomial, Precomputed, Spectrum, Weak
+from metricforge.kernels import RBF, Cauchy, Kernel, Laplacian, Linear, Mixture, Polynomial, Precomputed, Spectrum, Weak
 from metricforge.problem import Problem, Status
 from metricforge.space import represent
 from metricforge.testing import check_kernel, check_method
@@ -397,6 +397,24 @@ def test_slices_of_the_simplex_method_do_not_change_the_answer(monkeypatch):
     whole = fit(X, triplets)
     monkeypatch.setattr(highs, "SLICE", 7)
     assert fit(X, triplets).report.objective == pytest.approx(whole.report.objective, rel=1e-9)
+
+
+def test_slices_of_the_simplex_method_grow(monkeypatch):
+    # those of one length may never leave a degenerate vertex: 138 iterations must not take 69 slices of two
+    rng = np.random.default_rng(0)
+    master = highs.Master(np.arange(60), np.ones(60), signed=False, white=False)
+    master.penalise(0.01, np.full(60, 0.01))
+    master.add_triples(rng.normal(size=(2000, 60)), np.ones(2000))
+    monkeypatch.setattr(highs, "SLICE", 2)
+    ticks = []
+    master.solve(lambda: ticks.append(master._highs.getInfo().simplex_iteration_count))
+    assert sum(ticks) > 100
+    assert 5 < len(ticks) < 15
+    # every linear program begins with short ones
+    master.add_triples(rng.normal(size=(500, 60)), np.ones(500))
+    ticks.clear()
+    master.solve(lambda: ticks.append(master._highs.getInfo().simplex_iteration_count))
+    assert ticks[0] <= 2
 
 
 def test_the_reported_gap_closes_and_steps_are_told():
@@ -933,8 +951,8 @@ def test_the_kernel_on_a_direction():
         ({"widths": (1, -1)}, "widths must be"),
         ({"widths": 2.0}, "widths must be"),
         ({"cone": "psd"}, "cone='psd' is unknown; did you mean 'sdp'"),
-        ({"sparsity": -1}, "sparsity must be a finite number of at least 0"),
-        ({"trace": np.inf}, "trace must be a finite number of at least 0"),
+        ({"sparsity": -1}, r"sparsity must be a number of at least 0 and at most 1e\+06"),
+        ({"trace": np.inf}, r"trace must be a number of at least 0 and at most 1e\+06"),
         ({"white": 1}, "white must be True or False"),
         ({"groups": "feature"}, "groups must be a list of ids"),
         ({"groups": [0.5]}, "groups must contain numbers or names"),
@@ -1115,6 +1133,34 @@ def test_a_program_that_fails_is_solved_from_scratch_and_then_without_scaling(mo
             master.solve()
 
 
+def test_a_program_that_highs_cannot_solve_is_an_honest_end(monkeypatch):
+    def fails(*_):
+        raise highs.UnsolvedError("HiGHS ended with 'Unknown'")
+
+    X, y = blobs(30)
+    triplets = mf.Triplets.from_labels(y, n_triplets=60, seed=0)
+    monkeypatch.setattr(highs.Master, "solve", fails)
+    with pytest.warns(ConvergenceWarning, match="rounding prevents more"):
+        report = mf.learn(X, triplets, method="lpdesign", bases="weak").report
+    assert (report.status, report.objective, report.gap) == ("stalled", 1.0, 1.0)  # α = 0, of which nothing is known
+
+
+def test_a_conic_program_without_a_solution_is_refused(monkeypatch):
+    clarabel = semidefinite._clarabel()
+
+    def failing(P, q, A, right, *_):
+        return SimpleNamespace(
+            solve=lambda: SimpleNamespace(x=[np.nan] * len(q), z=[0.0] * len(right), status="NumericalError")
+        )
+
+    names = ("NonnegativeConeT", "PSDTriangleConeT", "DefaultSettings")
+    fake = SimpleNamespace(DefaultSolver=failing, **{name: getattr(clarabel, name) for name in names})
+    monkeypatch.setattr(semidefinite, "_clarabel", lambda: fake)
+    X, y = blobs(20)
+    with pytest.raises(InputError, match='cone="sdp": Clarabel ended with the status NumericalError'):
+        mf.learn(X, mf.Triplets.from_labels(y, n_triplets=20, seed=0), method="lpdesign", cone="sdp")
+
+
 def test_rows_of_another_precision_and_negative_strides():
     X, y = blobs(40, d=3)
     triplets = mf.Triplets.from_labels(y, n_triplets=100, seed=0)
@@ -1184,8 +1230,8 @@ def test_tuning_takes_strings_and_the_papers_scale():
     ("options", "message"),
     [
         ({"folds": 1}, "folds must be a whole number of at least 2"),
-        ({"sparsities": ()}, "sparsities must be a list, each entry a finite number of at least 0"),
-        ({"traces": (-1.0,)}, "traces must be a list, each entry a finite number of at least 0"),
+        ({"sparsities": ()}, r"sparsities must be a list, each entry a number of at least 0 and at most 1e\+06"),
+        ({"traces": (-1.0,)}, r"traces must be a list, each entry a number of at least 0 and at most 1e\+06"),
         ({"folds": 9}, "cannot be split into 9 folds"),
         ({"solver": LPDesign(cone="change-of-basis")}, 'tune it with cone="dd"'),
     ],
@@ -1247,3 +1293,32 @@ def test_of_many_columns_those_that_tell_rows_apart_are_used():
     whole = mf.learn(X, y, method="lpdesign", bases="weak")
     assert not any("columns" in note for note in whole.report.notes)
     assert whole.report.objective <= metric.report.objective + 1e-6
+
+
+@pytest.mark.parametrize("kernel", [None, Cauchy("median")])
+def test_rows_beside_a_timestamp_give_the_same_program_sparse_and_in_any_order(kernel):
+    worst = 0.0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        n, d = 32, 6
+        y = np.arange(n) % 2
+        X = np.column_stack([1.7e9 + rng.integers(0, 3, size=n), rng.integers(0, 2, size=(n, d))]).astype(float)
+        triplets = mf.Triplets.from_labels(y, n_triplets=90, seed=seed)
+        order = rng.permutation(n)
+        moved = mf.Triplets(np.argsort(order)[triplets.triples], n=n)
+        cases = [(X, triplets), (sparse.csr_matrix(X), triplets), (X[order], moved)]
+        found = [mf.learn(rows, hint, method="lpdesign", kernel=kernel) for rows, hint in cases]
+        first = found[0].report.objective
+        worst = max(worst, *(abs(metric.report.objective - first) / first for metric in found[1:]))
+    assert worst < 1e-11
+
+
+def test_an_end_before_the_tolerance_and_the_limit_has_its_own_status(monkeypatch):
+    """Nothing is left to add, but rounding keeps the bounds apart."""
+    monkeypatch.setattr(generation, "CLOSED", 0.0)
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(20, 4)), rng.integers(0, 3, size=20)
+    with pytest.warns(ConvergenceWarning, match="rounding prevents more"):
+        report = mf.learn(X, y, method="lpdesign", cone="dd", tol=1e-15, max_iter=300).report
+    assert report.status == "stalled"
+    assert report.n_iter < 300

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import metricforge as mf
-from benchmarks.lpdesign_sdp import case, compared, learned
+from benchmarks.lpdesign_sdp import case, compared, from_sdpa, learned
 from metricforge.errors import InputError
 
 
@@ -19,6 +19,12 @@ def test_optima_are_those_of_the_program(seed):
     assert bound <= 1e-6
     assert above <= gap + 1e-6
     assert dominant >= -1e-6  # dominant matrices are some of the semidefinite ones
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_optima_are_those_of_another_solver(seed):
+    pytest.importorskip("sdpap", reason="SDPA is not installed: it is a peer, not a part")
+    assert from_sdpa(seed) <= 1e-5
 
 
 @pytest.mark.parametrize("seed", [1, 3])

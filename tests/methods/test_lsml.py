@@ -5,6 +5,7 @@ from __future__ import annotations
 import cvxpy as cp
 import numpy as np
 import pytest
+from metricforge_plugins.lsml import solver
 from metricforge_plugins.lsml.solver import LSML, certified, objective
 from numpy.testing import assert_allclose
 from scipy.optimize import approx_fprime
@@ -34,6 +35,19 @@ def test_the_gradient_is_the_derivative():
     slope = approx_fprime(L.ravel(), lambda x: objective(x.reshape(3, 3), near, far, weights)[0], 1e-7)
     assert_allclose(G.ravel(), slope, rtol=1e-4, atol=1e-4)
     assert objective(np.zeros((3, 3)), near, far, weights)[0] == np.inf
+
+
+def test_blocks_of_quadruplets_do_not_matter(monkeypatch):
+    rng = np.random.default_rng(1)
+    near, far, weights = rng.normal(size=(50, 4)), rng.normal(size=(50, 4)), rng.random(50)
+    L = rng.normal(size=(4, 4))
+    value, G = objective(L, near, far, weights)
+    bound = certified(L, near, far, weights)
+    monkeypatch.setattr(solver, "BLOCK", 7 * solver.ARRAYS * 8 * 4)
+    assert_allclose(objective(L, near, far, weights)[0], value, rtol=1e-13)
+    assert_allclose(objective(L, near, far, weights)[1], G, rtol=1e-12)
+    assert_allclose(certified(L, near, far, weights), bound, rtol=1e-12)
+    assert_allclose(bound[0], value, rtol=1e-13)
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -39,6 +39,17 @@ def test_value_and_gradient(monkeypatch):
     assert_allclose(G.ravel(), slope, rtol=1e-3, atol=1e-4 * np.abs(slope).max())
 
 
+def test_weights_that_vanish_change_no_digit(monkeypatch):
+    rng = np.random.default_rng(0)
+    F, y = rng.normal(size=(60, 3)), rng.normal(size=60)
+    L = 40 * np.eye(3)  # most weights are below e^-745 of the largest of their row
+    error, G = leave_one_out(L, F, y)
+    monkeypatch.setattr(solver, "LEAST", -np.inf)
+    expected, expected_G = leave_one_out(L, F, y)
+    assert error == expected
+    assert_allclose(G, expected_G, rtol=1e-13)
+
+
 def test_a_general_solver_without_gradients_finds_nothing_lower_nearby():
     X, y = data(25)
     metric = mf.learn(X, y, method="mlkr", kernel="linear", n_components=1, tol=1e-5)
@@ -83,3 +94,18 @@ def test_unknown_values_rows_and_kernels():
         mf.learn(X, ["a", "b"] * 20, method="mlkr")
     with pytest.raises(InputError, match="max_iter"):
         MLKR(max_iter=0)
+
+
+def test_a_part_of_the_rows_is_compared_with_all():
+    X, y = data()
+    L = np.random.default_rng(1).normal(size=(2, 3))
+    some = np.array([3, 7, 20])
+    parts = [leave_one_out(L, X, y, np.array([i])) for i in some]
+    f, G = leave_one_out(L, X, y, some)
+    assert_allclose(f, sum(e for e, _ in parts), rtol=1e-10)
+    assert_allclose(G, sum(g for _, g in parts), rtol=1e-8, atol=1e-10)
+    metric = mf.learn(X, y, method="mlkr", queries=30)
+    assert metric.report.queries == 30
+    assert "30 rows drawn from 40" in " ".join(metric.report.notes)
+    assert solver._queries(4000, 100, 100) == 4000
+    assert solver._queries(10_000, 200, 200) == solver.LEAST_QUERIES

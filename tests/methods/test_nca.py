@@ -96,3 +96,27 @@ def test_rank_rows_and_kernels():
     for options in ({"penalty": -1}, {"tol": 0}, {"max_iter": 0}, {"n_components": 0}):
         with pytest.raises(InputError, match=next(iter(options))):
             NCA(**options)
+
+
+def test_a_part_of_the_rows_estimates_the_objective():
+    X, y = data(400)
+    L = np.random.default_rng(3).normal(size=(3, 4))
+    some = np.arange(0, 400, 4)
+    part = Softmax(X, y, 0.0, some)
+    whole = Softmax(X, y, 0.0)
+    assert part.exact(L)[0] == pytest.approx(whole.exact(L)[0], rel=0.1)
+    each = [Softmax(X, y, 0.0, np.array([i])).exact(L) for i in some]
+    assert_allclose(part.exact(L)[0], np.mean([f for f, _ in each]), rtol=1e-10)
+    assert_allclose(part.exact(L)[1], np.mean([G for _, G in each], axis=0), rtol=1e-8, atol=1e-8)
+    assert part.search(L, 20) == pytest.approx(part.exact(L)[0])
+    whole.search(L, 20)
+    assert [set(a) for a in part.near.tolist()] == [set(a) for a in whole.near.tolist()]
+    metric = mf.learn(X, y, method="nca", queries=100)
+    assert metric.report.queries == 100
+    assert "estimated from 100 rows of 400" in " ".join(metric.report.notes)
+
+
+def test_queries_follow_from_the_sizes():
+    assert solver._most_queries(3000, 100, 100) == 3000
+    assert solver.LEAST_QUERIES <= solver._most_queries(10_000, 4, 4) < 10_000
+    assert solver._most_queries(10_000, 200, 200) == solver.LEAST_QUERIES

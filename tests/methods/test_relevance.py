@@ -10,6 +10,7 @@ from metricforge_plugins.relevance.program import Program, projected, solve
 
 import metricforge as mf
 from metricforge.errors import InputError
+from metricforge.kernels import Laplacian
 from metricforge.testing import check_method
 
 
@@ -141,6 +142,17 @@ def test_the_restricted_kernel_is_the_start_outside_its_directions():
     W = metric.kernel.bilinear(6)[:6, :6]
     assert np.sum(np.abs(np.linalg.eigvalsh(W) - 1) > 1e-9) <= 2
     np.testing.assert_allclose(metric.kernel(X, X), X @ W @ X.T, atol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", [None, Laplacian(0.01)])
+def test_coordinates_keep_the_start_outside_the_directions(kernel):
+    X, triplets = problem(1, d=6)
+    metric = mf.learn(X, triplets, method="relevance", directions=2, C=10.0, kernel=kernel, rank="exact")
+    E = metric.transform(X)
+    np.testing.assert_allclose(np.linalg.norm(E[:, None] - E[None], axis=2), metric.distance(X), atol=1e-7)
+    np.testing.assert_allclose(E @ E.T, metric.kernel(X), atol=1e-7)
+    near, _ = metric.neighbors(X, k=3)
+    assert np.array_equal(near, np.argsort(metric.distance(X), axis=1, kind="stable")[:, :3])
 
 
 def test_the_answer_does_not_depend_on_the_scale():

@@ -199,7 +199,7 @@ BAD = {
     "match with one kind of pairs": (["match", "toy.metric", "toy.csv", "--pairs", "alike.csv"], "examples of both"),
     "match with too much precision": (
         ["match", "toy.metric", "toy.csv", "--pairs", "pairs.csv", "--precision", "2"],
-        "precision must be above 0 and at most 1",
+        "precision must be a number above 0 and at most 1",
     ),
     "plugins of what": (["plugins", "x"], "unrecognized arguments: x"),
     "an unknown data set": (["datasets", "wien"], "unknown data set 'wien': did you mean 'wine'?"),

@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from metricforge.errors import InputError
 from metricforge.rows.cluster import one_thread
 
 from .differences import Dense, Differences, smat, svec, upper
@@ -462,6 +463,8 @@ class _Best:
         self.trace.append((self.objective, max(self.objective - self.bound, 0.0)))
 
     def optimum(self, S: Array, n_iter: int) -> Optimum:
+        if not (np.isfinite(self.objective) and np.isfinite(self.bound)):  # squares of multipliers up to C / N
+            raise InputError("c_similar, c_dissimilar: objective or bound overflow; give smaller numbers, or None")
         return Optimum(
             B=self.B,
             gamma=self.gamma,

@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metricforge import rows as _rows
-from metricforge.checks import number, numbers, whole_number
+from metricforge.checks import number, numbers, whole_number, whole_number_or
 from metricforge.constraints import Constraint, Pairs
 from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import Linear, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array
-from metricforge.space import LearnedKernel, Size, check_memory, rows_seconds, space_bytes, space_seconds
+from metricforge.space import LearnedKernel, Size, affordable, check_memory, rows_seconds, space_bytes, space_seconds
 
 from .dual import Dual
 
@@ -23,6 +23,8 @@ NEWTON = 300
 """Up to this many pairs Newton steps on the dual are taken, above it steps of L-BFGS on the primal."""
 MEMORY = 30
 """Gradients that L-BFGS keeps."""
+LEAST_PAIRS = 10_000
+"""Pairs that n_pairs="auto" takes in any case."""
 SAMPLE = 20_000
 """Random pairs of rows whose distances give the bounds."""
 DEFINITION = "objective minus the value of a dual feasible point"
@@ -50,6 +52,9 @@ class ITML(Solver):
     bounds : "auto" or (u, l)
         Squared distances in the base metric: similar pairs shall be nearer than u, dissimilar pairs further than l.
         "auto": the 5th and the 95th percentile over random pairs of rows.
+    n_pairs : "auto", "all" or int
+        How many of the pairs are used at the most, drawn at random.  "auto": as many as 4 forecast CPU seconds allow,
+        at least 10,000.
     tol : float in (0, 1]
         The gap to reach, relative to the objective (absolute where that is below 1).
     max_iter : int
@@ -62,6 +67,7 @@ class ITML(Solver):
 
     gamma: float = 1.0
     bounds: tuple[float, float] | str = "auto"
+    n_pairs: int | str = "auto"
     tol: float = 1e-6
     max_iter: int = 1000
 
@@ -72,12 +78,15 @@ class ITML(Solver):
         automatic = isinstance(self.bounds, str) and self.bounds == "auto"  # an array compares entry by entry
         if not automatic and len(numbers(self.bounds, "bounds", above=0)) != 2:
             raise InputError(f'bounds must be "auto" or two squared distances (u, l), got {self.bounds!r}')
+        whole_number_or(self.n_pairs, "n_pairs", ["auto", "all"])
         number(self.tol, "tol", above=0, most=1)
         whole_number(self.max_iter, "max_iter")
 
     def _solve(self, problem: Problem) -> Solution:
         assert isinstance(problem.constraint, Pairs)
-        V, sign, same = _differences(problem, problem.constraint)
+        given = problem.constraint
+        used = _drawn(given, self._most_pairs(given.size, problem.space.map.columns), problem.seed)
+        V, sign, same = _differences(problem, used)
         near, far = self._bounds(problem)
         dual = Dual(V, sign, np.where(sign > 0, near, far), float(self.gamma))
         newton = len(V) <= NEWTON
@@ -96,8 +105,13 @@ class ITML(Solver):
             "active": int(np.count_nonzero(dual.multiplier)),
             "route": "newton" if newton else "factor",
             "identical": same,
+            "pairs_used": used.size,
         }
-        note = (f"{same} pair(s) join identical rows, which no metric changes, and were ignored",) if same else ()
+        notes: tuple[str, ...] = ()
+        if same:
+            notes += (f"{same} pair(s) join identical rows, which no metric changes, and were ignored",)
+        if used.size < given.size:
+            notes += (f'{used.size} of {given.size} pairs were drawn; n_pairs="all" takes them all',)
         return Solution(
             kernel=LearnedKernel.of_factor(problem.space.map, root),
             status=Status.OPTIMAL if state.converged else limit,
@@ -106,8 +120,13 @@ class ITML(Solver):
             n_iter=state.n_iter,
             trace=tuple(state.trace),
             outcome=outcome,
-            notes=note,
+            notes=notes,
         )
+
+    def _most_pairs(self, p: int, m: int) -> int:
+        if isinstance(self.n_pairs, int):
+            return self.n_pairs
+        return p if self.n_pairs == "all" else _affordable_pairs(p, m)
 
     def _bounds(self, problem: Problem) -> tuple[float, float]:
         if not isinstance(self.bounds, str):
@@ -115,14 +134,26 @@ class ITML(Solver):
         n, rng = problem.n, np.random.default_rng(problem.seed)
         rows = _rows.draw(n, 2000, problem.seed)
         Phi = problem.space.map.of_rows(problem.rows, rows)
-        i = rng.integers(len(rows), size=SAMPLE)
-        j = (i + 1 + rng.integers(max(len(rows) - 1, 1), size=SAMPLE)) % len(rows)
+        if len(rows) * (len(rows) - 1) // 2 <= SAMPLE:  # all pairs, whatever the order of rows
+            i, j = np.triu_indices(len(rows), 1)
+        else:
+            i = rng.integers(len(rows), size=SAMPLE)
+            j = (i + 1 + rng.integers(len(rows) - 1, size=SAMPLE)) % len(rows)
         squared = np.square(Phi[i] - Phi[j]).sum(axis=1)
         squared = squared[squared > 0]
         if not len(squared):
             raise InputError("X: no two rows differ under the kernel; check the columns of X")
         near, far = np.percentile(squared, [5, 95])
         return float(near), float(far)
+
+
+def _drawn(pairs: Pairs, most: int, seed: int) -> Pairs:
+    """Return at most so many of the pairs, drawn at random."""
+    if pairs.size <= most:
+        return pairs
+    kept, similar = _rows.draw(pairs.size, most, seed), len(pairs.similar)
+    near, far = kept[kept < similar], kept[kept >= similar] - similar
+    return Pairs(similar=pairs.similar[near], dissimilar=pairs.dissimilar[far], n=pairs.n)
 
 
 def _differences(problem: Problem, pairs: Pairs) -> tuple[Array, Array, int]:
@@ -215,10 +246,20 @@ def _bytes(size: Size) -> float:
     )
 
 
+def _solve_seconds(p: int, m: int) -> float:
+    """Return the forecast CPU seconds of a solve with p pairs."""
+    return 1e-9 * p * (8 * m**2 + 400 * m)
+
+
+def _affordable_pairs(p: int, m: int) -> int:
+    """Return how many of p pairs n_pairs="auto" takes."""
+    return min(p, affordable(lambda t: _solve_seconds(t, m), LEAST_PAIRS, max(p, LEAST_PAIRS)))
+
+
 def _seconds(size: Size) -> float:
     """Return the forecast CPU seconds of a fit; see docs/scaling.md."""
-    m, p = size.m, size.p
-    return rows_seconds(size) + space_seconds(size) + 1e-9 * (8 * p * m**2 + 400 * p * m)
+    p = _affordable_pairs(size.p or 20 * size.n, size.m)
+    return rows_seconds(size) + space_seconds(size) + _solve_seconds(p, size.m)
 
 
 METHOD = Method(

@@ -38,6 +38,10 @@ PATIENCE = 200
 """Steps of a run before columns are added although not all are in use, because that resets the memory of L-BFGS."""
 VANISHED = 1e-3
 """A singular value of P below this share of the largest counts as zero: its column may be replaced."""
+EVALUATIONS = 6
+"""Evaluations per step after which ``max_iter`` counts as reached; two are usual, and a line search may take 30."""
+EQUAL = 1e-10
+"""Violations of the matrix inequality that differ by no more than this share of the largest are equal."""
 IDLE, FEW_STEPS = 4, 5
 """Stop after IDLE consecutive runs shorter than FEW_STEPS steps."""
 SETTLED = 1e-3
@@ -59,6 +63,8 @@ class State:
         The best lower bound on the optimum.
     residual : float or None
         If the problem is not convex: how far the best point is from stationary, as a share of ``value``.
+    n_iter, evaluations : int
+        Steps, and evaluations of the smoothed objective.
     move : str
         The last decision.
     """
@@ -71,6 +77,7 @@ class State:
     bound: float
     residual: float | None = None
     n_iter: int = 0
+    evaluations: int = 0
     move: str = ""
     trace: list[tuple[float, float]] = field(default_factory=list)
 
@@ -113,7 +120,7 @@ class Descent:
         m, r = P.shape
         spare = min(spare, m - r, m - r if self.most is None else self.most - r)
         h = START_RADIUS if self.objective.loss.convex else 1.0
-        V = self.root.T @ self._certify(self._sized(P), h, smoothing).vectors[:, :spare]
+        V = self.root.T @ self._violated(self._certify(self._sized(P), h, smoothing))[:, :spare]
         V /= np.linalg.norm(V, axis=0)
         P = self._sized(np.hstack([P, SPARE_SIZE * (float(np.linalg.norm(P)) or 1.0) * V]))
         return State(P, h, smoothing, (P, h), self.objective.exact(P, h), trivial_bound(self.objective))
@@ -126,6 +133,21 @@ class Descent:
 
     def _certify(self, P: Array, h: float, smoothing: Smoothing) -> DualBound:
         return certify(self.objective, self.root, self.lam, P, h, smoothing, self.blocks)
+
+    def _violated(self, found: DualBound) -> Array:
+        """Return the directions of a bound; among those of equal violation, those of largest variance come first.
+
+        Without multipliers they are all equal, and their order would be that of the basis.
+        """
+        values, V = found.values, found.vectors.copy()
+        scale = float(np.abs(values).max(initial=0.0))
+        ends = np.flatnonzero(np.diff(values) > EQUAL * scale) + 1
+        F = self.objective.F
+        for group in np.split(np.arange(len(values)), ends):
+            if len(group) > 1:
+                along = F.T @ (self.root.T @ V[:, group])  # (n, g) coordinates of the rows
+                V[:, group] = V[:, group] @ np.linalg.eigh(along.T @ along)[1][:, ::-1]
+        return V
 
     def _sized(self, P: Array) -> Array:
         """Return a multiple of P with a mean squared distance of `START_DISTANCE`; P = 0 as it is."""
@@ -170,6 +192,7 @@ class Descent:
         inside = self._support(state.P)
 
         def evaluate(x: Array) -> tuple[float, Array]:
+            state.evaluations += 1
             value, gradient, slope = self.objective(x[:-1].reshape(shape), float(x[-1]), smoothing)
             return value, np.append((gradient * inside).ravel(), slope)
 
@@ -179,14 +202,15 @@ class Descent:
             state.n_iter += 1
             steps += 1
             self.step(state.n_iter, self.max_iter, gap=state.gap)
-            if steps % CHECK_EVERY == 0 or state.n_iter >= self.max_iter:
+            spent = state.evaluations >= EVALUATIONS * self.max_iter
+            if steps % CHECK_EVERY == 0 or state.n_iter >= self.max_iter or spent:
                 certificate = self._check(state)
                 state.move = self._decide(state, certificate, last - value, steps)
                 last = value
             return bool(state.move)
 
         state.move = ""
-        gtol = GRADIENT * float(np.abs(self.objective.penalty @ state.P).max())
+        gtol = GRADIENT * float(np.linalg.norm(self.objective.penalty @ state.P))
         minimise(evaluate, np.append(state.P.ravel(), state.h), watch, gtol, self.max_iter)
         if state.move and certificate is not None:
             return certificate
@@ -243,7 +267,7 @@ class Descent:
         convex = self.objective.loss.convex
         if state.gap <= self.tol * state.value and (convex or not coarse):
             return "done"
-        if state.n_iter >= self.max_iter:
+        if state.n_iter >= self.max_iter or state.evaluations >= EVALUATIONS * self.max_iter:
             return "limit"
         if len(state.trace) > STALE and state.trace[-STALE][1] - state.gap <= ROUNDING * state.value:
             return "stuck"

@@ -22,10 +22,10 @@ Evaluate = Callable[[Array], tuple[float, Array]]
 def minimise(evaluate: Evaluate, x: Array, watch: Callable[[Array, float], bool], gtol: float, max_iter: int) -> None:
     """Run L-BFGS from x until ``watch(x, value)``, called after each step, returns True.
 
-    Other ends: the largest entry of the projected gradient is at most ``gtol``, the line search finds no smaller value,
-    or ``max_iter`` steps.  The bound is kept by shortening the step; at the bound the variable moves only inwards.
-    Directions depend on x by inner products alone, so an orthogonal change of variables changes the path by rounding
-    only.
+    Other ends: the norm of the gradient and its last entry, projected, are at most ``gtol``, the line search finds no
+    smaller value, or ``max_iter`` steps.  The bound is kept by shortening the step; at the bound the variable only
+    moves inwards.  Directions depend on x by inner products alone, so an orthogonal change of variables changes the
+    path by rounding only.
 
     Cost of a step: one or two evaluations and 4 · MEMORY products of vectors.
     """
@@ -33,7 +33,8 @@ def minimise(evaluate: Evaluate, x: Array, watch: Callable[[Array, float], bool]
     memory: deque[tuple[Array, Array, float]] = deque(maxlen=MEMORY)
     for _ in range(max_iter):
         free = not (x[-1] <= 0 and gradient[-1] > 0)
-        if max(np.abs(gradient[:-1]).max(initial=0.0), abs(gradient[-1]) * free) <= gtol:
+        # a norm, because the largest entry would depend on the basis
+        if max(float(np.linalg.norm(gradient[:-1])), abs(gradient[-1]) * free) <= gtol:
             return
         direction = _direction(gradient, memory, free)
         if x[-1] <= 0 and direction[-1] < 0:

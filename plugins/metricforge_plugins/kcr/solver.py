@@ -152,7 +152,7 @@ class KCR(Solver):
         if self.n_pairs is not None and self.pairs == "all":
             raise InputError(f'n_pairs={self.n_pairs!r} contradicts pairs="all"; give only one of them')
         whole_number_or(self.n_pairs, "n_pairs", [None])
-        whole_number_or(self.n_components, "n_components", [None])
+        whole_number_or(self.n_components, "n_components", [None], most=10**9)
         whole_number_or(self.max_iter, "max_iter", ["auto"])
         if self.maximum == "logsumexp" and self.pairs == "neighbors":
             raise InputError('maximum="logsumexp" needs whole classes to compare with, but pairs="neighbors"')

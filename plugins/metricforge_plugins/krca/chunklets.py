@@ -53,25 +53,40 @@ def groups_of(chunklets: Chunklets) -> Groups:
     A group of one row adds nothing to C of eq. (1), but would count in n and so scale C down.
     """
     codes = chunklets.codes
+    if len(codes) <= FEW_ROWS:
+        return _few_groups(codes)
     sizes = np.zeros(chunklets.size, dtype=np.int64)
-    if len(codes) <= FEW_ROWS:  # a stream of small updates
-        sizes += np.bincount(codes[codes >= 0], minlength=len(sizes))
-        order = np.argsort(codes, kind="stable")
-        return _groups(order[np.append(sizes > 1, False)[codes[order]]], sizes, codes)
     for i in range(0, len(codes), ORDERED_ROWS):
         found, count = np.unique(codes[i : i + ORDERED_ROWS], return_counts=True)
         sizes[found[found >= 0]] += count[found >= 0]
     return _groups(_ordered(codes, sizes), sizes, codes)
 
 
+def _few_groups(codes: Array) -> Groups:
+    """Return the groups of few rows, as in a stream of small updates: calls of NumPy would cost more than a loop."""
+    members: dict[int, list[int]] = {}
+    for row, code in enumerate(codes.tolist()):
+        if code >= 0:
+            members.setdefault(code, []).append(row)
+    groups = [rows for _, rows in sorted(members.items()) if len(rows) > 1]
+    singletons = len(members) - len(groups)
+    outside = len(codes) - sum(map(len, members.values()))
+    order = np.array([row for rows in groups for row in rows], dtype=np.int64)
+    return _checked(Groups(order, np.array([len(rows) for rows in groups], dtype=np.int64), singletons, outside))
+
+
 def _groups(order: Array, sizes: Array, codes: Array) -> Groups:
     singletons = int(np.count_nonzero(sizes == 1))
-    if not len(order):
+    return _checked(Groups(order, sizes[sizes > 1], singletons, len(codes) - int(sizes.sum())))
+
+
+def _checked(groups: Groups) -> Groups:
+    if not groups.n:
         raise InputError(
-            f"constraints: no group has two rows ({singletons} sample(s) are alone in their group), so there is no "
-            "variation inside groups to learn from; give groups of at least two rows"
+            f"constraints: no group has two rows ({groups.singletons} sample(s) are alone in their group), so there is "
+            "no variation inside groups to learn from; give groups of at least two rows"
         )
-    return Groups(order, sizes[sizes > 1], singletons, len(codes) - int(sizes.sum()))
+    return groups
 
 
 def _ordered(codes: Array, sizes: Array) -> Array:
@@ -104,12 +119,16 @@ def contrasts(K: Array, sizes: Array) -> Array:
     Like Helmert's basis it starts from differences, so nearly equal values lose no digits; unlike it, it treats groups
     of different sizes in one pass.  Cost: O(q n) time, three times the result in memory.
     """
+    K = K if K.dtype.kind == "f" else K.astype(np.float64)  # a kernel may return whole numbers
     size = int(sizes[0])
-    if (
-        sizes == size
-    ).all():  # groups of equal size, as in a stream of pairs, need no index arrays: faster for small updates
+    if size * len(sizes) == K.shape[1] and (len(sizes) == 1 or (sizes == size).all()):
+        # groups of equal size, as in a stream of pairs, need no index arrays: faster for small updates
+        if size == 2:
+            D: Array = K[:, 1::2] - K[:, ::2]
+            D *= sqrt(0.5)
+            return D
         each = K.reshape(len(K), len(sizes), size)
-        D: Array = each[:, :, 1:] - each[:, :, :1]
+        D = each[:, :, 1:] - each[:, :, :1]
         D -= D.sum(axis=2, keepdims=True) / (size + sqrt(size))
         return D.reshape(len(K), -1)
     starts = np.cumsum(sizes) - sizes

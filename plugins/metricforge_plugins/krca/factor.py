@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-from math import isqrt
+from functools import cached_property, lru_cache
+from math import isqrt, log, sqrt
 from threading import Lock
 
 import numpy as np
@@ -13,6 +13,8 @@ from metricforge.space import check_memory
 
 FEW = 4
 """Up to FEW right-hand sides are solved one by one from the packed factor; for more it is unpacked (BLAS level 3)."""
+PROBES = 3
+"""Random directions along which the columns of a large factor are checked."""
 
 
 class Factor:
@@ -24,11 +26,18 @@ class Factor:
     Parameters
     ----------
     packed : (r (r + 1) / 2,) array
+
+    Attributes
+    ----------
+    order : int
+        The order r of A.
     """
 
     def __init__(self, packed: Array, storage: _Storage | None = None) -> None:
         self.packed = packed
+        self.order = (isqrt(8 * len(packed) + 1) - 1) // 2
         self._storage = storage
+        self._probed: Array | None = None
 
     @classmethod
     def of(cls, A: Array) -> Factor:
@@ -47,11 +56,6 @@ class Factor:
         return cls(dtrttp(U, uplo="U")[0])
 
     @property
-    def order(self) -> int:
-        """The order r of A."""
-        return (isqrt(8 * len(self.packed) + 1) - 1) // 2
-
-    @property
     def diagonal(self) -> Array:
         """The diagonal of U."""
         j = np.arange(self.order)
@@ -59,8 +63,9 @@ class Factor:
 
     def log_determinant_from(self, first: int) -> float:
         """Return log det A minus log det of its leading block of order ``first``."""
-        j = np.arange(first, self.order)
-        return 2 * float(np.log(self.packed[j * (j + 3) // 2]).sum())
+        if self.order - first <= FEW:  # a stream of small updates
+            return 2 * sum(log(self.packed[j * (j + 3) // 2]) for j in range(first, self.order))
+        return 2 * float(np.log(self.diagonal[first:]).sum())
 
     def solve(self, B: Array) -> Array:
         """Return the (q, r) rows w with U'w = b for the rows b of B, so that w'w = b'A⁻¹b.
@@ -85,16 +90,46 @@ class Factor:
 
         return np.asarray(dtpmv(self.order, self.packed, dtpmv(self.order, self.packed, v), trans=1))
 
-    def columns_times(self, first: int, v: Array, entries: Array | None = None) -> Array:
-        """Return U'Uv, or some entries of it, for a vector that is 0 before ``first`` and v from there on."""
+    def times_from(self, first: int, v: Array) -> Array:
+        """Return U u with u = 0 before ``first`` and u = v from there on: a combination of the last columns."""
+        if len(v) == 1:
+            return np.asarray(v[0] * self._column(first))
+        u = np.zeros(self.order)
+        for j, weight in enumerate(v, first):
+            u[: j + 1] += weight * self._column(j)
+        return u
+
+    def residual(self, first: int, v: Array, truth: Array, *, probes: bool) -> float:
+        """Return ‖U'Uu − truth‖ / ‖truth‖ for a vector u that is 0 before ``first`` and v from there on.
+
+        ``probes`` estimates the norm from random combinations of all entries, as the root of a mean square: z'U'Uu is
+        (Uz)'(Uu), and Uz is kept with the factor and grows with it, which takes O(r) instead of O(r²).
+        """
         from scipy.linalg.blas import dtpmv
 
-        packed, u = self.packed, np.zeros(self.order)
-        for j, weight in enumerate(v, first):
-            u[: j + 1] += weight * packed[j * (j + 1) // 2 : (j + 1) * (j + 2) // 2]
-        if entries is None:
-            return np.asarray(dtpmv(self.order, packed, u, trans=1, overwrite_x=1))
-        return np.array([packed[j * (j + 1) // 2 : (j + 1) * (j + 2) // 2] @ u[: j + 1] for j in entries.tolist()])
+        u = self.times_from(first, v)
+        scale = float(np.abs(truth).max()) or 1.0  # divided by before squaring: A may have any magnitude
+        truth = truth / scale
+        if probes:
+            apart = u @ self.probed / scale - truth @ directions(self.order)
+            apart /= sqrt(PROBES)
+        else:
+            apart = dtpmv(self.order, self.packed, u, trans=1, overwrite_x=1) / scale - truth
+        return sqrt(apart @ apart) / (sqrt(truth @ truth) or 1.0)
+
+    @property
+    def probed(self) -> Array:
+        """U Z for the random directions Z (r, PROBES)."""
+        if self._probed is None:
+            from scipy.linalg.blas import dtpmv
+
+            Z = directions(self.order)
+            self._probed = np.column_stack([dtpmv(self.order, self.packed, z) for z in Z.T])
+        return self._probed
+
+    def _column(self, j: int) -> Array:
+        """Return column j of U down to the diagonal."""
+        return self.packed[j * (j + 1) // 2 : (j + 1) * (j + 2) // 2]
 
     def append(self, B: Array, D: Array) -> Factor:
         """Return the factor of [[A, B'], [B, D]]; this factor is not changed.
@@ -119,13 +154,29 @@ class Factor:
         columns = np.concatenate([part for j in range(q) for part in (V[j], T[: j + 1, j])])
         assert len(columns) == q * r + q * (q + 1) // 2
         storage = self._storage or _Storage(self.packed, len(columns))
-        return Factor(*storage.append(len(self.packed), columns))
+        new = Factor(*storage.append(len(self.packed), columns))
+        if self._probed is not None:
+            new._probed = np.zeros((r + q, PROBES))
+            new._probed[:r] = self._probed
+            for j, z in enumerate(directions(r + q)[r:], r):
+                new._probed[: j + 1] += new._column(j)[:, None] * z
+        return new
 
     @cached_property
     def _unpacked(self) -> Array:
         from scipy.linalg.lapack import dtpttr
 
         return np.asarray(dtpttr(self.order, self.packed, uplo="U")[0])
+
+
+def directions(size: int) -> Array:
+    """Return (size, PROBES) random numbers, of which those of a smaller size are the first rows."""
+    return _drawn(1 << size.bit_length())[:size]
+
+
+@lru_cache(maxsize=2)
+def _drawn(size: int) -> Array:
+    return np.random.default_rng(0).standard_normal((size, PROBES))
 
 
 class _Storage:

@@ -18,6 +18,9 @@ from metricforge.space import FeatureMap, LearnedKernel
 from .chunklets import contrasts
 from .factor import Factor
 
+LARGEST_COUNT = 2**63 - 1
+"""The largest number of rows that arrays can have."""
+
 LARGEST = 1e100
 """Entries of a factor whose squares stay finite are below."""
 
@@ -196,7 +199,7 @@ class ScatterKernel(LearnedKernel):
         super().__post_init__()
         if np.shape(self.scatter) != np.shape(self.W) or not np.isfinite(self.scatter).all():
             raise InputError(f"scatter must be finite and of the shape of W, {np.shape(self.W)}")
-        whole_number(self.n, "n")
+        whole_number(self.n, "n", most=LARGEST_COUNT)
         number(self.epsilon, "epsilon", least=0)
 
     @classmethod
@@ -217,6 +220,11 @@ class ScatterKernel(LearnedKernel):
     def root(self) -> Array:
         """R with RR' = (εI + C)⁻¹, computed from C: in aI + W, directions of large variance have lost their digits."""
         return inverse_root(self.scatter / self.n, self.epsilon)
+
+    @property
+    def condition(self) -> float:
+        """How much a (K − ΦΦ') magnifies the rounding of K: tr(C)/ε, 0 if features are exact or ε is 0."""
+        return 0.0 if self.map.exact or not self.epsilon else float(self.scatter.trace()) / self.n / self.epsilon
 
     def block(self, X: Any, Y: Any) -> Array:
         """Return (Φ_X R)(Φ_Y R)' + a (K − Φ_X Φ_Y')."""

@@ -35,7 +35,7 @@ explicit features."""
 LEAST = 1e-150
 """The smallest ε: its inverse is squared."""
 DEFINITION = "relative KKT residual ‖(Ĉ − M⁻¹)v‖ / ‖Ĉv‖ along a random v"
-UPDATED = "relative KKT residual of the new columns along a random v, at the new and at some of the other entries"
+UPDATED = "relative KKT residual of the new columns along a random v, its norm estimated from random combinations"
 WEIGHTED = "relative KKT residual ‖(ĈMĈ − T)v‖ / ‖Tv‖ along a random v"
 
 
@@ -135,7 +135,7 @@ class KernelRCA(Solver):
             outcome |= {"weights": self.weights, "features": len(S), "axes": len(weighted.L)}
             return _solution(weighted, *weighted.checked(problem.seed), outcome, _notes(groups), WEIGHTED)
         learned = ScatterKernel.of(space.map, S, groups.n, epsilon)
-        return _solution(learned, *_check_scatter(learned, problem.seed), outcome, _notes(groups))
+        return _solution(learned, *_check_scatter(learned, problem.seed), outcome, _notes(groups, learned.condition))
 
     def _choose(self, mean: float, times: float, rounding: float) -> tuple[float, dict[str, Any]]:
         """Return ε, and the entries of the outcome that say how it was chosen."""
@@ -198,7 +198,9 @@ class KernelRCA(Solver):
         definition = WEIGHTED if isinstance(learned, WeightedKernel) else DEFINITION
         if isinstance(learned, ChunkletKernel) and hold == "ridge" and learned.triangle.order > CHECKED_ORDER:
             definition = UPDATED
-        return _solution(learned, objective, max(gap, earlier_gap), outcome, _notes(groups), definition)
+        condition = learned.condition if isinstance(learned, ScatterKernel) else 0.0
+        notes = _notes(groups, condition)
+        return _solution(learned, objective, max(gap, earlier_gap), outcome, notes, definition)
 
 
 def multiple(width: int | None, contrasts: int, total: bool = False) -> float:
@@ -318,7 +320,7 @@ def _seconds(size: Size) -> float:
     n, d, m = size.n, size.d, size.m
     if size.representation == "exact":  # a Gram matrix and its factor, no features
         return rows_seconds(size) + 1e-9 * (0.02 * n**3 + 0.15 * n * n * d + 10 * n * n)
-    return rows_seconds(size) + space_seconds(size) + 1e-9 * (4.6 * n * m + 0.1 * m**3)
+    return rows_seconds(size) + space_seconds(size) + 1e-9 * (4.6 * n * m + 0.3 * m**3)
 
 
 def _similar_only(pairs: Pairs) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from math import log
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,8 @@ from .chunklets import contrasts
 from .factor import Factor
 from .kernel import ChunkletKernel
 
-CHECKED_ORDER, CHECKED_ENTRIES = 800, 32
-"""Beyond this order an update checks so many of the earlier entries of its residual, besides the new ones."""
+CHECKED_ORDER = 300
+"""Beyond this order an update estimates its residual from random combinations of the entries."""
 DIGITS = 6
 """Refuse a learned kernel with fewer correct digits, and add a note where distances may have fewer."""
 
@@ -104,22 +105,20 @@ def check_digits(learned: ChunkletKernel) -> None:
 def append(old: Factor, B: Array, D: Array, ridge: float, seed: int = 0) -> tuple[Factor, float, float]:
     """Return the factor of cI + Q'KQ with new rows (B, D), the change of the objective, and the residual.
 
-    The residual is that of the new columns along a random direction: at all entries, or where that would take as long
-    as the rest of an update, at the new ones and some of the others.
+    The residual is that of the new columns along a random direction: its norm, or an estimate of it where the norm
+    would take as long as the rest of an update.
     """
-    D = D + ridge * np.eye(len(D))
+    q, r = len(D), old.order
+    D = D.copy()
+    D.flat[:: q + 1] += ridge
     try:
         new = old.append(B, D)
     except np.linalg.LinAlgError:
         raise _too_small(ridge, float(D.diagonal().max())) from None
-    q, r = len(D), old.order
-    gained = new.log_determinant_from(r) - q * np.log(ridge) - (float(D.trace()) / ridge - q)
+    gained = new.log_determinant_from(r) - q * log(ridge) - (float(D.trace()) / ridge - q)
     v = direction(q, seed)
-    truth = np.concatenate([B.T @ v, D @ v])
-    if r <= CHECKED_ORDER:
-        return new, float(gained), relative(new.columns_times(r, v), truth)
-    some = np.concatenate([np.arange(0, r, -(-r // CHECKED_ENTRIES)), np.arange(r, r + q)])
-    return new, float(gained), relative(new.columns_times(r, v, some), truth[some])
+    truth = np.concatenate([v @ B, D @ v])
+    return new, gained, new.residual(r, v, truth, probes=r > CHECKED_ORDER)
 
 
 def _too_small(ridge: float, scale: float) -> InputError:

@@ -13,7 +13,7 @@ from metricforge.errors import InputError
 from metricforge.rows import Array
 from metricforge.space import FactoredKernel, FeatureMap, Space, represent
 
-from .kernel import inverse_root
+from .kernel import LARGEST_COUNT, inverse_root
 from .system import direction, relative
 
 LANDMARKS = 300
@@ -56,7 +56,7 @@ class WeightedKernel(FactoredKernel):
             value = getattr(self, name)
             if np.shape(value) != (m, m) or not np.isfinite(value).all():
                 raise InputError(f"{name} must be finite and {m} × {m}, one row per feature")
-        whole_number(self.n, "n")
+        whole_number(self.n, "n", most=LARGEST_COUNT)
         number(self.epsilon, "epsilon", least=0)
 
     @classmethod

@@ -160,7 +160,7 @@ def _bytes(size: Size) -> float:
 def _seconds(size: Size) -> float:
     """Return the forecast CPU seconds of a fit; see docs/scaling.md."""
     n, m = size.n, size.m
-    return rows_seconds(size) + space_seconds(size) + 1e-9 * (n**2 * (7 + 0.05 * m))
+    return rows_seconds(size) + space_seconds(size) + 1e-9 * (n**2 * (7 + 0.05 * m) + m**3)
 
 
 METHOD = Method(

@@ -74,14 +74,8 @@ class Projected(Transformed):
 
     def transform(self, X: Any) -> Any:
         """Return (x − o)'v as an (n, 1) array."""
-        v, o = np.asarray(self.direction)[:, None], np.asarray(self.origin)
-        if not self.origin:
-            column = X @ v
-        elif is_sparse(X):  # which cannot be shifted without becoming dense
-            column = X @ v - o @ v
-        else:
-            column = (X - o) @ v
-        return column.astype(float_dtype(X), copy=False)
+        column = coordinates(X, np.asarray(self.direction), np.asarray(self.origin))
+        return column[:, None].astype(float_dtype(X), copy=False)
 
     def affine(self, d: int) -> Array:
         """Return the matrix of x ↦ (x − o)'v."""
@@ -90,6 +84,26 @@ class Projected(Transformed):
         if self.origin:
             T[d, 0] = -np.dot(self.origin, self.direction)
         return T
+
+
+def coordinates(X: Any, v: Array, origin: Array) -> Array:
+    """Return (x − o)'v of every row; an empty origin means 0.  Sparse rows become dense in the columns with o ≠ 0."""
+    if not origin.any():
+        return np.asarray(X @ v)
+    if not is_sparse(X):
+        return np.asarray((X - origin) @ v)
+    moved = np.flatnonzero(origin)
+    rest = np.where(origin == 0, v, 0.0)
+    return np.asarray(X @ rest + (X[:, moved].toarray() - origin[moved]) @ v[moved])
+
+
+def origin_of(X: Any) -> Array:
+    """Return a point to measure coordinates from: the smallest value of the columns that are all above or below 0.
+
+    In other columns it is 0, which sparse rows do not store.
+    """
+    low, high = column_range(X)
+    return np.where((low > 0) | (high < 0), low, 0.0)
 
 
 # ------------------------------------------------------------------------------------------------- building the bases
@@ -130,18 +144,18 @@ def directed_kernels(
     """Return the base kernel on each direction (a column of ``directions``), at each width; rates as there."""
     sample = _sample(rows, seed)
     family = _Family(kernel, rows, widths, seed)
-    smallest, _ = column_range(sample)
+    origin = origin_of(sample)
     made: list[Kernel] = []
     for v in directions.T:
-        column = dense(sample @ v[:, None])
+        column = coordinates(sample, v, origin)[:, None]  # rates follow from differences, which an offset rounds
         extent = float(column.max() - column.min())
         # if rows differ by rounding only, blocks of another shape would compute another kernel
         size = float((abs(sample) @ np.abs(v)).max())
         if extent > SMALLEST_RANGE * size:
             # a kernel with a rate depends on differences only, so that it may be measured from any row
             shifted = isinstance(family.kernel, RateKernel) and size > LARGE_OFFSET * extent
-            origin = tuple(smallest.tolist()) if shifted else ()
-            made.extend(Projected(part, direction=tuple(v), origin=origin) for part in family.on(column))
+            point = tuple(origin.tolist()) if shifted else ()
+            made.extend(Projected(part, direction=tuple(v), origin=point) for part in family.on(column))
     return made
 
 

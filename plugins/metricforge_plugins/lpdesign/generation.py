@@ -11,7 +11,7 @@ from metricforge.problem import Status
 from metricforge.rows import Array
 
 from .dominance import SCOUT_COLUMNS, Dominance
-from .highs import FEASIBILITY, LimitReachedError, Master
+from .highs import FEASIBILITY, LimitReachedError, Master, UnsolvedError
 
 BATCH = 500
 """Minimal number of triples added at a time; a tenth of all where these are more."""
@@ -127,6 +127,9 @@ class ColumnGeneration:
             except LimitReachedError:
                 status = Status.TIME_LIMIT
                 break
+            except UnsolvedError:  # coefficients beyond the precision of the solver
+                status = Status.STALLED
+                break
             if vertex is None:  # no α is strictly dominant: require dominance only
                 self.master.require(0.0)
                 grown = True
@@ -139,7 +142,9 @@ class ColumnGeneration:
             step(iteration, None, gap=gap / self.times.sum())
             if gap <= tol * self.upper or (not grown and gap <= CLOSED * self.times.sum()):
                 status = Status.OPTIMAL
-            if status == Status.OPTIMAL or not grown:
+                break
+            if not grown:
+                status = Status.STALLED
                 break
         return BestDesign(
             self.best,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,14 +17,19 @@ FEASIBILITY = 1e-9
 """Feasibility tolerance of HiGHS, in units of normalised bases."""
 NEGLIGIBLE = 1e-12
 """Smaller coefficients are omitted from the program; HiGHS would drop them with a warning."""
-SLICE = 250
-"""Simplex iterations between two checks of the time and of Ctrl-C (below a second)."""
+SLICE, GROWTH = 250, 1.5
+"""Simplex iterations before the first check of the time and of Ctrl-C (below a second), and how slices grow.  HiGHS
+perturbs costs anew in every slice, and with slices of one length it may never leave a degenerate vertex."""
 SECONDS = 600.0
 """Time limit of one linear program."""
 
 
 class LimitReachedError(Exception):
     """A linear program took longer than `SECONDS`."""
+
+
+class UnsolvedError(SolverError):
+    """HiGHS failed: warm-started, from scratch, and without its scaling."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +93,7 @@ class Master:
         self.triples, self.cuts = np.empty((0, self.bases)), np.empty((0, self.bases))
         self._most = np.empty(0)
         self._is_triple = np.empty(0, dtype=bool)
-        self.margin = 0.0
+        self.margin, self._slice = 0.0, SLICE
         self._highs = self._empty_program()
         self.penalise(0.0, np.zeros(self.bases))
 
@@ -101,7 +107,7 @@ class Master:
             ("simplex_strategy", 1),  # dual: new triples enter by a bound flip
             ("presolve", "off"),  # a warm start never uses it
             ("threads", 1),
-            ("simplex_iteration_limit", SLICE),
+            ("simplex_iteration_limit", self._slice),
             ("primal_feasibility_tolerance", FEASIBILITY),
             ("dual_feasibility_tolerance", FEASIBILITY),
             ("small_matrix_value", NEGLIGIBLE),
@@ -175,18 +181,19 @@ class Master:
     def solve(self, tick: Callable[[], None] = lambda: None) -> Vertex | None:
         """Return an optimal vertex, warm-started from the last one; None where no α satisfies the cuts.
 
-        The simplex method runs in slices, so that Ctrl-C and the time limit take effect between them; ``tick`` is
-        called after each.
+        The simplex method runs in slices of growing length, so that Ctrl-C and the time limit take effect between
+        them; ``tick`` is called after each.
 
         Raises
         ------
         LimitReachedError
             After `SECONDS`.
-        SolverError
+        UnsolvedError
             When HiGHS fails three times: warm-started, from scratch, and from scratch without its scaling.
         """
         status = self._api.HighsModelStatus
         started, failures = time.monotonic(), 0
+        self._limit(SLICE)
         while True:
             ran = self._highs.run()
             tick()
@@ -198,13 +205,20 @@ class Master:
             if found == status.kIterationLimit:
                 if time.monotonic() - started > SECONDS:
                     raise LimitReachedError
+                self._limit(math.ceil(GROWTH * self._slice))
                 continue
             failures += 1
             if failures > 2:
-                raise SolverError(f"HiGHS ended with {self._highs.modelStatusToString(found)!r} ({ran})")
+                raise UnsolvedError(f"HiGHS ended with {self._highs.modelStatusToString(found)!r} ({ran})")
             self._ok(self._highs.clearSolver(), "starting from scratch")
             if failures > 1:  # little is lost, because bases and cuts are normalised; nearly infeasible cuts need it
                 self._ok(self._highs.setOptionValue("simplex_scale_strategy", 0), "turning scaling off")
+
+    def _limit(self, iterations: int) -> None:
+        """Set the length of the next slice."""
+        if iterations != self._slice:
+            self._ok(self._highs.setOptionValue("simplex_iteration_limit", iterations), "setting the iteration limit")
+            self._slice = iterations
 
     def _vertex(self) -> Vertex:
         solution = self._highs.getSolution()

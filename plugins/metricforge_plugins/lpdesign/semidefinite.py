@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from metricforge.errors import InputError, SolverError
+from metricforge.errors import InputError
 from metricforge.problem import Status
 from metricforge.rows import Array
 
@@ -100,7 +100,10 @@ def _conic(
     found = clarabel.DefaultSolver(csc_matrix((len(q), len(q))), q, csc_matrix(A), right, cones, settings).solve()
     x, z = np.asarray(found.x), np.asarray(found.z)
     if not (np.isfinite(x).all() and np.isfinite(z).all()):
-        raise SolverError(f"Clarabel ended with the status {found.status} and no solution; scale the rows")
+        raise InputError(
+            f'cone="sdp": Clarabel ended with the status {found.status} and no solution; scale the rows, or change '
+            "sparsity and trace"
+        )
     Z = np.zeros((n, n))
     Z[i, j] = Z[j, i] = z[2 * T + 2 * k :] / np.where(i == j, 1.0, np.sqrt(2.0))
     w, V = np.linalg.eigh(Z)

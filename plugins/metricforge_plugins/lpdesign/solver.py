@@ -13,7 +13,7 @@ from metricforge.checks import flag, number, numbers, one_of, whole_number, whol
 from metricforge.constraints import Constraint, Triplets
 from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import RBF, Kernel, Mixture, Standardized
-from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
+from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status, Use
 from metricforge.rows import Array, as_float64, count, draw, take, width
 from metricforge.rows.threads import sum_chunks
 from metricforge.space import check_memory
@@ -38,6 +38,8 @@ from .highs import FEASIBILITY, SECONDS
 
 log = logging.getLogger(__name__)
 
+LARGEST_PENALTY = 1e6
+"""The largest sparsity and trace: all weights are 0 far below it, and the programs are too badly scaled above it."""
 CONES = ("nonneg", "dd", "change-of-basis", "sdp")
 ROUNDS = 10
 """Maximal number of changes of basis; four give most of the gain between dominance and positive semidefiniteness."""
@@ -74,9 +76,9 @@ class LPDesign(Solver):
     widths : numbers
         The rates of weak kernels, as multiples of the median rule on each feature or direction.
     cone : "nonneg", "dd", "change-of-basis" or "sdp"
-    sparsity : float >= 0
+    sparsity : float, 0 to 1e6
         γ1/T: the penalty of using a group.
-    trace : float >= 0
+    trace : float, 0 to 1e6
         γ2 n^q/T: the penalty of the diagonal.
     white : bool
         Whether the cones but nonneg may add a multiple of the identity, which affects no triple and is not penalised
@@ -124,7 +126,7 @@ class LPDesign(Solver):
         one_of(self.cone, "cone", CONES)
         one_of(self.rows, "rows", ("all", "triples"))
         for name in ("sparsity", "trace"):
-            number(getattr(self, name), name, least=0)
+            number(getattr(self, name), name, least=0, most=LARGEST_PENALTY)
         number(self.tol, "tol", above=0, below=1)
         flag(self.white, "white")
         whole_number(self.n_directions, "n_directions", most=10**12)
@@ -535,7 +537,7 @@ METHOD = Method(
     constraint=Triplets,
     kernel=Standardized(RBF("median"), by="range"),
     solver=LPDesign(),
-    order=2,
+    uses=(Use(Triplets, 2, takes=("vectors",)),),  # rows of other types need bases
     scale_free=True,
     cost=fit_seconds,
     memory=fit_bytes,

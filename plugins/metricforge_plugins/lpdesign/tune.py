@@ -18,7 +18,7 @@ from metricforge.problem import Problem, Status, check_finite
 from metricforge.rows import as_float64, count, take
 
 from .bases import margins
-from .solver import METHOD, Design, LPDesign
+from .solver import LARGEST_PENALTY, METHOD, Design, LPDesign
 
 Array = NDArray[Any]
 
@@ -73,7 +73,7 @@ def tune(
         The kernel to start from; default: the method's.
     solver : LPDesign, optional
         The options that are not tuned.  With ``LPDesign.paper`` the values are γ1 and γ2.
-    sparsities, traces : sequences of numbers >= 0
+    sparsities, traces : sequences of numbers from 0 to 1e6
     folds : int >= 2
     seed : int
 
@@ -143,4 +143,4 @@ def _scores(
 
 
 def _penalties(values: Any, name: str) -> tuple[float, ...]:
-    return tuple(sorted(numbers(values, name, least=0)))
+    return tuple(sorted(numbers(values, name, least=0, most=LARGEST_PENALTY)))

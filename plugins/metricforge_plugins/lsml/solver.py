@@ -13,11 +13,13 @@ from metricforge.constraints import Constraint, Quadruplets
 from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import Linear, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
-from metricforge.rows import Array
+from metricforge.rows import Array, blocks
 from metricforge.space import LearnedKernel, Size, check_memory, rows_seconds, space_bytes, space_seconds
 
 MEMORY = 20
 """Gradients that L-BFGS keeps."""
+BLOCK, ARRAYS = 2**24, 4
+"""Memory of a block of differences, in bytes, and the arrays of its size that exist at the same time."""
 EARLY = 0.1
 """Share of ``tol`` at which the descent stops: the last digits cost more steps than all others."""
 DEFINITION = "objective minus a lower bound from its gradient, by convexity"
@@ -141,20 +143,28 @@ def objective(L: Array, near: Array, far: Array, weights: Array) -> tuple[float,
     if sign == 0 or not np.isfinite(logdet):
         return np.inf, np.zeros_like(L)
     loss, H = _comparisons(L, near, far, weights)
-    value = float(np.vdot(L, L)) - 2 * float(logdet) - len(L) + loss
-    return value, 2 * (L - np.linalg.inv(L).T + L @ H)
+    return _value(L, float(logdet), loss), 2 * (L - np.linalg.inv(L).T + L @ H)
+
+
+def _value(L: Array, logdet: float, loss: float) -> float:
+    """Return ‖L‖² − log det L'L − m and the loss."""
+    return float(np.vdot(L, L)) - 2 * logdet - len(L) + loss
 
 
 def _comparisons(L: Array, near: Array, far: Array, weights: Array) -> tuple[float, Array]:
     """Return Σ w [√d_ab − √d_cd]₊² and its gradient in M."""
-    x = np.sqrt(np.square(near @ L.T).sum(axis=1))
-    y = np.sqrt(np.square(far @ L.T).sum(axis=1))
-    excess = np.maximum(x - y, 0)
+    loss, G = 0.0, np.zeros((near.shape[1],) * 2)
     tiny = np.finfo(float).tiny
-    # a pair of identical rows has the difference 0, so its coefficient does not matter
-    up = near * (weights * excess / np.maximum(x, tiny))[:, None]
-    down = far * (weights * excess / np.where(y > 0, y, np.inf))[:, None]
-    return float(weights @ excess**2), near.T @ up - far.T @ down
+    for part in blocks(len(near), ARRAYS * 8 * near.shape[1], BLOCK):
+        a, b, w = near[part], far[part], weights[part]
+        x = np.sqrt(np.square(a @ L.T).sum(axis=1))
+        y = np.sqrt(np.square(b @ L.T).sum(axis=1))
+        excess = np.maximum(x - y, 0)
+        loss += float(w @ excess**2)
+        # a pair of identical rows has the difference 0, so its coefficient does not matter
+        G += a.T @ (a * (w * excess / np.maximum(x, tiny))[:, None])
+        G -= b.T @ (b * (w * excess / np.where(y > 0, y, np.inf))[:, None])
+    return loss, G
 
 
 def certified(L: Array, near: Array, far: Array, weights: Array) -> tuple[float, float]:
@@ -164,8 +174,8 @@ def certified(L: Array, near: Array, far: Array, weights: Array) -> tuple[float,
     E = M^-½(Y − M)M^-½ of tr(M^½∇M^½ E) + tr E − log det(I + E), which is Σ log(1 + g) − g.  Where some g <= −1, the
     bound is 0.
     """
-    value = objective(L, near, far, weights)[0]
-    H = _comparisons(L, near, far, weights)[1]
+    loss, H = _comparisons(L, near, far, weights)
+    value = _value(L, float(np.linalg.slogdet(L)[1]), loss)
     g = np.linalg.eigvalsh(L @ L.T + L @ H @ L.T) - 1  # L∇L', with ∇ = I − M⁻¹ + H
     if g[0] <= -1:
         return value, 0.0

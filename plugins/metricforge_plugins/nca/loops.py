@@ -14,15 +14,15 @@ FAR = 30.0
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)  # type: ignore[untyped-decorator]
-def weigh(D: Array, first: int, codes: Array, total: Array) -> float:  # pragma: no cover
-    """Replace squared distances D (b, n) of rows first .. first + b by w_ij = p_ij (1[same class] − p_i).
+def weigh(D: Array, rows: Array, codes: Array, total: Array) -> float:  # pragma: no cover
+    """Replace squared distances D (b, n) of some rows (b,) by w_ij = p_ij (1[same class] − p_i).
 
-    Returns Σ p_i over the rows, and writes log Σ_j exp(−d_ij) into ``total``.
+    Returns Σ p_i over the rows, and writes log Σ_j exp(−d_ij) into ``total`` (b,).
     """
     b, n = D.shape
     f = 0.0
     for a in range(b):
-        i = first + a
+        i = rows[a]
         D[a, i] = np.inf
         nearest = np.inf
         for j in range(n):
@@ -42,7 +42,7 @@ def weigh(D: Array, first: int, codes: Array, total: Array) -> float:  # pragma:
                 D[a, j] = 0.0
         p = sum_same / sum_all
         f += p
-        total[i] = np.log(sum_all) - nearest
+        total[a] = np.log(sum_all) - nearest
         for j in range(n):
             e = D[a, j]
             if e > 0.0:

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from metricforge.neighbors import search
 from metricforge.rows import Array, blocks
+from metricforge.space import add_transposed_product
 
 BLOCK = 2**25
 """Memory of a block of distances, in bytes."""
@@ -25,8 +27,10 @@ class Softmax:
     codes : (n,) int array
     penalty : float
         ρ.
+    queries : (q,) int array
+        The rows i that `exact` and `search` compare with all rows, to estimate the sum from them; default: all.
     near : (n, k) int array or None
-        The rows j that `listed` compares row i with; `search` sets them.
+        The rows j that `listed` compares each row with; `search` sets them.
     coverage : float
         The mean share of Σ_j exp(−d_ij) that they hold.
     """
@@ -34,60 +38,70 @@ class Softmax:
     F: Array
     codes: Array
     penalty: float
+    queries: Array = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     near: Array | None = None
     coverage: float = 0.0
     _total: Array = field(init=False)
 
     def __post_init__(self) -> None:
-        self._total = np.zeros(len(self.F))
+        if not len(self.queries):
+            self.queries = np.arange(len(self.F))
+        self._total = np.zeros(len(self.queries))
 
     def exact(self, L: Array) -> tuple[float, Array]:
-        """Return f and its gradient in L (r, m).  Cost: three products of O(n² r), one block of 16 MB."""
+        """Return f and its gradient in L (r, m).  Cost: three products of O(q n r), one block of 16 MB."""
         from .loops import weigh
 
         Z = self.F @ L.T
-        G = np.zeros_like(Z)
+        G, columns = np.zeros_like(Z), np.zeros(len(Z))
         f = 0.0
         for part, W in self._distances(Z):
-            f += weigh(W, part.start, self.codes, self._total)
+            rows = self.queries[part]
+            f += weigh(W, rows, self.codes, self._total[part])
             # −Σ_j (w_ij + w_ji)(z_i − z_j), where Σ_j w_ij = 0
-            G[part] += W @ Z
-            G += W.T @ Z[part]
-            G -= W.sum(axis=0)[:, None] * Z
-        return self._penalised(f, G, L)
+            G[rows] += W @ Z
+            add_transposed_product(G, W, Z[rows])
+            columns += W.sum(axis=0)
+        G -= columns[:, None] * Z
+        return self._penalised(f, G, L, self._times)
 
     def search(self, L: Array, neighbours: int) -> float:
-        """Return f, and list the nearest ``neighbours`` of each row.  Cost: one product of O(n² r)."""
+        """Return f, and list the nearest ``neighbours`` of each row.  Cost: one product of O(q n r), one search."""
         from .loops import weigh
 
-        n = len(self.F)
-        self.near = np.empty((n, neighbours), dtype=np.int64)
+        n, q = len(self.F), len(self.queries)
+        Z = self.F @ L.T
+        if q < n:
+            self.near = search(Z, neighbours, method="exact")[0]
+        else:
+            self.near = np.empty((n, neighbours), dtype=np.int64)
         f, covered = 0.0, 0.0
-        for part, W in self._distances(self.F @ L.T):
-            held = self._list(W, part.start, neighbours)
-            f += weigh(W, part.start, self.codes, self._total)
+        for part, W in self._distances(Z):
+            rows = self.queries[part]
+            W[np.arange(len(W)), rows] = np.inf
+            if q == n:
+                self.near[rows] = np.argpartition(W, neighbours - 1, axis=1)[:, :neighbours]
+            held = np.take_along_axis(W, self.near[rows], axis=1)
+            f += weigh(W, rows, self.codes, self._total[part])
             covered += float(np.exp(-held - self._total[part, None]).sum())
-        self.coverage = covered / n
-        return f - self.penalty * float(np.vdot(L, L))
+        self.coverage = covered / q
+        return self._times * f - self.penalty * float(np.vdot(L, L))
+
+    @property
+    def _times(self) -> float:
+        """How many rows a query stands for."""
+        return len(self.F) / len(self.queries)
 
     def _distances(self, Z: Array) -> Iterator[tuple[slice, Array]]:
-        """Yield blocks of squared distances to all rows, which the caller may overwrite."""
+        """Yield blocks of squared distances of queries to all rows, which the caller may overwrite."""
         n, norms = len(Z), np.square(Z).sum(axis=1)
-        for part in blocks(n, ARRAYS * 8 * n, BLOCK):
-            D = Z[part] @ Z.T
+        for part in blocks(len(self.queries), ARRAYS * 8 * n, BLOCK):
+            rows = self.queries[part]
+            D = Z[rows] @ Z.T
             D *= -2
             D += norms
-            D += norms[part, None]
+            D += norms[rows, None]
             yield part, np.maximum(D, 0, out=D)
-
-    def _list(self, D: Array, start: int, k: int) -> Array:
-        """Note the k nearest rows of rows start .. start + len(D), and return their squared distances."""
-        assert self.near is not None
-        own = np.arange(len(D))
-        D[own, start + own] = np.inf
-        near = np.argpartition(D, k - 1, axis=1)[:, :k]
-        self.near[start : start + len(D)] = near
-        return np.take_along_axis(D, near, axis=1)
 
     def listed(self, L: Array) -> tuple[float, Array]:
         """Return f and its gradient with p_ij over the listed neighbours only.  Cost: O(n k r + n r m)."""
@@ -98,5 +112,5 @@ class Softmax:
         G = np.zeros_like(Z)
         return self._penalised(listed(Z, self.near, self.codes, G), G, L)
 
-    def _penalised(self, f: float, G: Array, L: Array) -> tuple[float, Array]:
-        return f - self.penalty * float(np.vdot(L, L)), 2 * (G.T @ self.F) - 2 * self.penalty * L
+    def _penalised(self, f: float, G: Array, L: Array, times: float = 1.0) -> tuple[float, Array]:
+        return times * f - self.penalty * float(np.vdot(L, L)), 2 * times * (G.T @ self.F) - 2 * self.penalty * L

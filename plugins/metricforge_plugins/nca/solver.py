@@ -12,10 +12,11 @@ from metricforge.constraints import Constraint, Labels
 from metricforge.errors import InputError
 from metricforge.kernels import Linear, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
-from metricforge.rows import Array
+from metricforge.rows import Array, draw
 from metricforge.space import (
     LearnedKernel,
     Size,
+    affordable_queries,
     affordable_steps,
     check_start,
     rows_seconds,
@@ -39,6 +40,8 @@ EXACT_STEPS = 5
 """The same where steps compare all pairs: the neighbours soon hold enough."""
 MOST_STEPS, LEAST_STEPS = 300, 45
 """The largest and the smallest number of steps that max_iter="auto" stands for."""
+LEAST_QUERIES = 2000
+"""Rows from which an objective over all pairs is estimated, at the least."""
 MEMORY = 10
 """Gradients that L-BFGS keeps."""
 DEFINITION = "norm of the gradient of the mean accuracy, times the norm of L"
@@ -53,9 +56,9 @@ class NCA(Solver):
         Σ_i Σ_{j of the class of i} p_ij − ρ‖L‖².
 
     L-BFGS from the base metric.  Beyond 500 rows, steps compare a row with its 100 nearest, which are searched anew
-    every 15 steps; while these hold less than 0.9 of Σ_j exp(−d_ij), steps compare all pairs.  The result is measured
-    over all pairs.  The problem is not convex: the certificate is the norm of the gradient, and another start may end
-    elsewhere.
+    every 15 steps; while these hold less than 0.9 of Σ_j exp(−d_ij), steps compare all pairs.  Beyond 3,000 rows, the
+    latter and the result are those of a part of the rows i.  The problem is not convex: the certificate is the norm of
+    the gradient, and another start may end elsewhere.
 
     Cost: O(n² r) for each search of neighbours, O(100 n r + n r m) a step; memory 16 n m bytes and 16 MB.
 
@@ -71,6 +74,10 @@ class NCA(Solver):
     max_iter : "auto" or int
         The largest number of steps.  "auto" is 300, or as many as 4 forecast CPU seconds allow, at least 45: 300
         for 2,000 rows of 10 features, 45 for 3,000 of 100.
+    queries : "auto" or int
+        Rows drawn at random from which the sum is estimated where all pairs are compared; the nearest of a row are
+        those of all rows.  "auto": all up to 3,000; of more rows, as many as 4 forecast CPU seconds allow, at least
+        2,000.
     start : (r, m) nested tuple or array, optional
         L to start from, on the m features; not together with ``n_components``.
 
@@ -83,6 +90,7 @@ class NCA(Solver):
     penalty: float = 0.0
     tol: float = 1e-3
     max_iter: int | str = "auto"
+    queries: int | str = "auto"
     start: tuple[tuple[float, ...], ...] | None = None
 
     accepts: ClassVar[tuple[type[Constraint], ...]] = (Labels,)
@@ -92,6 +100,7 @@ class NCA(Solver):
         number(self.penalty, "penalty", least=0, most=1e100)
         number(self.tol, "tol", above=0, most=1)
         whole_number_or(self.max_iter, "max_iter", ["auto"])
+        whole_number_or(self.queries, "queries", ["auto"])
         object.__setattr__(self, "start", check_start(self.start, self.n_components))
 
     def _solve(self, problem: Problem) -> Solution:
@@ -103,9 +112,12 @@ class NCA(Solver):
             raise InputError("y: every class has one labelled row, so no neighbour can be right; label more rows")
         Phi = problem.space.map.of_rows(problem.rows, rows, copies=2, gather=True)
         Phi -= Phi.mean(axis=0)  # distances do not change, and products keep more digits
-        softmax = Softmax(Phi, labels.codes[rows], float(self.penalty))
         start = start_factor(Phi, self.n_components, self.start)
-        most = _most_steps(len(Phi), Phi.shape[1], len(start)) if isinstance(self.max_iter, str) else int(self.max_iter)
+        n, m, r = *Phi.shape, len(start)
+        q = _most_queries(n, m, r) if isinstance(self.queries, str) else int(self.queries)
+        softmax = Softmax(Phi, labels.codes[rows], float(self.penalty), draw(n, q, problem.seed))
+        q = len(softmax.queries)
+        most = _most_steps(n, m, r, q) if isinstance(self.max_iter, str) else int(self.max_iter)
         state = _ascend(softmax, start, float(self.tol), most, problem)
         f, G = softmax.exact(state.L)
         slope = float(np.linalg.norm(G) * np.linalg.norm(state.L)) / len(rows)
@@ -116,7 +128,9 @@ class NCA(Solver):
             "accuracy": (f + self.penalty * float(np.vdot(state.L, state.L))) / len(rows),
             "coverage": softmax.coverage if softmax.near is not None else 1.0,
             "neighbours": 0 if softmax.near is None else softmax.near.shape[1],
+            "queries": q,
         }
+        notes = (f"the objective is estimated from {q} rows of {n}; queries={n} takes all",) if q < n else ()
         return Solution(
             kernel=LearnedKernel.of_factor(problem.space.map, state.L),
             status=status,
@@ -125,6 +139,7 @@ class NCA(Solver):
             n_iter=state.n_iter,
             trace=tuple(state.trace),
             outcome=outcome,
+            notes=notes,
         )
 
 
@@ -192,25 +207,36 @@ def _bytes(size: Size) -> float:
     return max(space_bytes(size), 8 * ((2 * MEMORY + 28) * size.m**2 + 5 * size.n * size.m))
 
 
-def _forecast(n: int, m: int, r: int) -> tuple[float, float]:
+def _forecast(n: int, m: int, r: int, q: int) -> tuple[float, float]:
     """Return the forecast CPU seconds of a step, line search and searches for neighbours included, and of the rest."""
-    whole = n**2 * (15 + 0.15 * r)  # all pairs, with the gradient
+    whole = q * n * (15 + 0.15 * r)  # all pairs, with the gradient
     products, vectors = 0.1 * n * m * r, 100 * m * r
     if n <= EXACT:
         return 1e-9 * (whole + products + vectors), 2e-9 * whole
-    search = n**2 * (18 + 0.05 * r)
+    search = q * n * (18 + 0.05 * r) + (n**2 * (7 + 0.05 * r) if q < n else 0)
     step = NEIGHBOURS * n * (8 + 1.2 * r) + search / STEPS + products + vectors
     return 1e-9 * step, 1e-9 * ((EXACT_STEPS + 2) * whole + 2 * search)
 
 
-def _most_steps(n: int, m: int, r: int) -> int:
+def _most_queries(n: int, m: int, r: int) -> int:
+    """Return what queries="auto" stands for."""
+
+    def seconds(q: int) -> float:
+        step, rest = _forecast(n, m, r, q)
+        return rest + LEAST_STEPS * step
+
+    return affordable_queries(seconds, n, LEAST_QUERIES)
+
+
+def _most_steps(n: int, m: int, r: int, q: int) -> int:
     """Return what max_iter="auto" stands for."""
-    return affordable_steps(*_forecast(n, m, r), LEAST_STEPS, MOST_STEPS)
+    return affordable_steps(*_forecast(n, m, r, q), LEAST_STEPS, MOST_STEPS)
 
 
 def _seconds(size: Size) -> float:
     """Return the forecast CPU seconds of a fit where classes overlap; see docs/scaling.md."""
-    step, rest = _forecast(size.n, size.m, size.m)
+    n, m = size.n, size.m
+    step, rest = _forecast(n, m, m, _most_queries(n, m, m))
     return rows_seconds(size) + space_seconds(size) + steps_seconds(step, rest, LEAST_STEPS, MOST_STEPS)
 
 

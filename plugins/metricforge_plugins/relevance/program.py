@@ -21,6 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from metricforge.rows import blocks
+
 from .judgements import Judgements
 
 Array = NDArray[Any]
@@ -66,16 +68,14 @@ class Program:
     def blocks(self, alpha: Array) -> Iterator[tuple[Array, Any]]:
         """Yield the features of some queries, and the sparse matrix of weights of all rows for each of them."""
         M = self.judgements.mixture(alpha, len(self.Z)).astype(self.Z.dtype)
-        for start in range(0, M.shape[0], QUERIES):
-            part = slice(start, start + QUERIES)
+        for part in blocks(M.shape[0], 1, QUERIES):
             yield self.Z[self.judgements.queries[part]], M[part]
 
     def scores(self, B: Array) -> Array:
         """Return ⟨B, A_t⟩ of all triplets."""
         judgements = self.judgements
         mapped = np.empty((len(judgements.queries), self.Z.shape[1]), dtype=self.Z.dtype)
-        for start in range(0, len(mapped), QUERIES):
-            part = slice(start, start + QUERIES)
+        for part in blocks(len(mapped), 1, QUERIES):
             np.matmul(self.Z[judgements.queries[part]], B, out=mapped[part])
         return judgements.differences(judgements.dots(mapped, self.Z))
 

@@ -10,10 +10,10 @@ import numpy as np
 from metricforge.checks import number, number_or, whole_number, whole_number_or
 from metricforge.constraints import Constraint, Triplets
 from metricforge.errors import InputError
-from metricforge.kernels import Linear
+from metricforge.kernels import Kernel, Linear
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array, float_dtype
-from metricforge.space import LearnedKernel, Size, space_bytes
+from metricforge.space import ChangedKernel, LearnedKernel, Size, space_bytes
 
 from .directions import leading
 from .judgements import Judgements, paired_dots
@@ -139,10 +139,13 @@ class Relevance(Solver):
         share: float,
     ) -> Solution:
         space, r = problem.space, len(found.W)
-        map_ = space.map if V is None else space.map.rotated(V)
         # the start stays outside the directions; where there is nothing outside, W alone loses no digits
-        whole = V is None and map_.exact
-        learned = LearnedKernel(map_, found.W) if whole else LearnedKernel(map_, found.B, 1.0)
+        whole = V is None and space.map.exact
+        learned: Kernel
+        if V is not None:
+            learned = ChangedKernel(space.map, V, found.B)
+        else:
+            learned = LearnedKernel(space.map, found.W) if whole else LearnedKernel(space.map, found.B, 1.0)
         status = Status.OPTIMAL if found.converged else Status.STALLED if found.stalled else Status.ITERATION_LIMIT
         gap = max(found.objective - found.bound, 0.0)
         notes: tuple[str, ...] = ()
