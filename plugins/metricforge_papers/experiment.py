@@ -132,9 +132,15 @@ class Run:
         self.samples[measure, row, column] = [float(value)]
 
     def carry(self, columns: Sequence[str]) -> bool:
-        """Take columns of other libraries from the earlier result, and say so; return whether it has them."""
+        """Take columns of other libraries from the earlier result, and say so; return whether it has them.
+
+        What it says of numbers that they lack is taken with them.
+        """
         cells = [] if self.earlier is None else [c for c in self.earlier.cells if c.column in columns]
         self.carried += cells
+        for sentence in self.earlier.missing if self.earlier is not None else ():
+            if sentence.startswith(tuple(f"{column} on " for column in columns)):
+                self.lack(sentence)
         return bool(cells)
 
     def cells(self, marks: dict[str, str] | None = None) -> tuple[Cell, ...]:

@@ -50,6 +50,7 @@ TRAINING, TESTING = 1500, 1000
 WIDTHS = (0.125, 1.0, 8.0)
 """Rates of the Gaussians, in multiples of the median rule."""
 PERCENT, WEAK, FULL, DIRECTIONS = "percent correct", "weak", "full", "weak + directions"
+OURS = "our default"
 LEAST = 1e-4
 """The smallest of the printed penalties."""
 USED = 0.01
@@ -61,6 +62,9 @@ PROTOCOL = (
 
 PEER_SECONDS = 60
 COLUMN = {"MMC": "Xing (MMC)", "ITML": "ITML"}
+AS_PRINTED, GAP = "weak, printed program", "relative gap"
+CLOSED = 1e-5
+"""The relative gap from which on a program that nothing can be added to counts as solved."""
 RAW, RAW_DRAWS = "Xing (MMC), rows as they are", 3
 """Xing's metric without standardised features, and the splits on which it is tried."""
 PEER_CODE = """
@@ -93,6 +97,7 @@ def figure1(run: Run) -> Result:
             run.add(PERCENT, name, column, percent(kernel, part))
         for column in (FULL, WEAK, DIRECTIONS):
             run.add(PERCENT, name, column, percent(tuned(name, s, column, run.quick).kernel, part))
+        run.add(PERCENT, name, OURS, percent(default(part, s).kernel, part))
         add_printed_program(run, name, s, part)
         run.add(PERCENT, name, "weak, dominance with white", percent(fitted(part, dominance(), s).kernel, part))
     names = found_sets(run)
@@ -100,6 +105,7 @@ def figure1(run: Run) -> Result:
     weak = [name for name in names if _mean(run, name, WEAK) > best[name]]
     full = [name for name in names if _mean(run, name, FULL) > best[name]]
     above = [name for name in names if _mean(run, name, WEAK) > _mean(run, name, FULL)]
+    ours = [name for name in names if _mean(run, name, OURS) > best[name]]
 
     def ahead(name: str, column: str) -> dict[str, Any]:
         return least(*(_margin(run, name, column, single) for single in singles))
@@ -122,9 +128,13 @@ def figure1(run: Run) -> Result:
         "count); weak kernels need non-negative weights, or an identity that no triple sees, and see one feature at a "
         "time.",
         notes=[
-            "A Gaussian of a distance ranks as the distance does: its width makes no difference, so one stands for all."
+            f"Our default, which no statement is about, beats every single kernel {_on(ours, names)}.",
+            "A Gaussian of a distance ranks as the distance does: its width makes no difference, so one stands for "
+            "all.",
+            "Margins are over pairs of equal splits.",
+            open_sentence(run),
         ],
-        picture=bars(run, names, [*singles, FULL, WEAK, DIRECTIONS], PERCENT),
+        picture=bars(run, names, [*singles, FULL, WEAK, DIRECTIONS, OURS], PERCENT),
     )
 
 
@@ -133,8 +143,10 @@ def figure2(run: Run) -> Result:
     measure = "features"
     for name, s in run.each(jobs(run)):
         metric = tuned(name, s, WEAK, run.quick)
-        run.samples[measure, name, "of all"] = [float(split(name, s, run.quick)["X"].shape[1])]
-        run.add(measure, name, "used", int((metric.report.features > USED).sum()))
+        run.add(measure, name, "used", used_features(metric))
+        part = split(name, s, run.quick)
+        run.add(measure, name, f"used, {OURS}", used_features(default(part, s)))
+        run.set_last(measure, name, "of all", part["X"].shape[1])
     names = found_sets(run)
     used, total = ({n: float(np.mean(run.samples[measure, n, c])) for n in names} for c in ("used", "of all"))
     fewer = [name for name in names if used[name] < total[name]]
@@ -155,7 +167,11 @@ def figure2(run: Run) -> Result:
     return run.result(
         PROTOCOL + f" Weak kernels with non-negative weights; a feature with a weight above {USED:g} is used.",
         claims=claims,
-        picture=bars(run, names, ["of all", "used"], measure),
+        notes=[
+            "Our default also has kernels on directions, and a direction counts for every feature in it: the default "
+            'selects hardly any, bases="weak" does.'
+        ],
+        picture=bars(run, names, ["of all", "used", f"used, {OURS}"], measure),
     )
 
 
@@ -178,8 +194,7 @@ def figure3(run: Run) -> Result:
         part = split(name, s, run.quick)
         for column in (WEAK, DIRECTIONS):
             run.add(PERCENT, name, column, percent(tuned(name, s, column, run.quick).kernel, part))
-        metric = by_default("lpdesign", part["X"], Triplets(part["triples"], n=len(part["X"])), s)
-        run.add(PERCENT, name, "our default", percent(metric.kernel, part))
+        run.add(PERCENT, name, OURS, percent(default(part, s).kernel, part))
         for peer in peers:
             answer = theirs.get((peer, f"{SETS[name]}-{s}"), {})
             if answer.get("percent") is not None:
@@ -197,14 +212,26 @@ def figure3(run: Run) -> Result:
         "counts as failed and is left out.",
         claims=[order_on(run, name, at[name, COLUMN["MMC"]]) for name in compared],
         why="Where features act together (balance) weak kernels cannot follow; directions learned from the triples, "
-        "our addition, can. Tested on the sets where weak kernels are not ahead: without standardised features, of "
-        "which the paper says nothing and to which weak kernels are blind, Xing's metric falls behind on housing and "
-        "pima, not on iris and ionosphere (its second column).",
+        f"our addition, can.{unscaled_sentence(run.cells())}",
         notes=[
             "The paper's statement as a whole, ahead on every set but balance, does not hold; it is judged set by set, "
             "which was decided after it had failed as one.",
         ],
         picture=bars(run, found_sets(run), columns, PERCENT),
+    )
+
+
+def unscaled_sentence(cells: Sequence[Cell]) -> str:
+    """Compare Xing's metric on rows as they are with weak kernels, where these are not ahead of it."""
+    at = {(cell.row, cell.column): cell.ours or 0.0 for cell in cells}
+    behind = [n for n, c in at if c == RAW and at.get((n, COLUMN["MMC"]), 0.0) >= at[n, WEAK] and n != "balance"]
+    if not behind:
+        return ""
+    shown = ", ".join(f"{name} {at[name, RAW]:.1f} % against {at[name, WEAK]:.1f} %" for name in behind)
+    return (
+        " Tested on the sets where weak kernels are not ahead: without standardised features, of which the paper says "
+        f"nothing and to which weak kernels are blind, Xing's metric has on {RAW_DRAWS} splits (its second column) "
+        f"{shown} of weak kernels."
     )
 
 
@@ -318,6 +345,16 @@ def fitted(part: dict[str, Array], solver: Any, seed: int) -> Metric:
     return learn(part["X"], triplets, method="lpdesign", kernel=RBF("median"), solver=solver, seed=seed)
 
 
+def default(part: dict[str, Array], seed: int) -> Metric:
+    """Fit the method as it is on the training part."""
+    return by_default("lpdesign", part["X"], Triplets(part["triples"], n=len(part["X"])), seed)
+
+
+def used_features(metric: Metric) -> int:
+    """Return the number of features with a weight that counts."""
+    return int((metric.report.features > USED).sum())
+
+
 @cache
 def tuned(name: str, s: int, column: str, quick: bool) -> Metric:
     """Choose the penalties on the training part of a split, and fit."""
@@ -360,15 +397,26 @@ def add_printed_program(run: Run, name: str, s: int, part: dict[str, Array]) -> 
 
     try:
         # it logs that all weights are zero, which the figure shows
-        with quiet(), warnings.catch_warnings(record=True, category=ConvergenceWarning) as unfinished:
-            warnings.simplefilter("always", ConvergenceWarning)
+        with quiet(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # the table shows the gap
             metric = fitted(part, LPDesign.paper(LEAST, LEAST), s)
     except SolverError as error:
         run.lack(f"the printed program on {name}, split {s}: {error}")
         return
-    for one in unfinished:
-        run.lack(f"the printed program on {name}, split {s}: {one.message}")
-    run.add(PERCENT, name, "weak, printed program", percent(metric.kernel, part))
+    run.add(PERCENT, name, AS_PRINTED, percent(metric.kernel, part))
+    run.add(GAP, name, AS_PRINTED, metric.report.gap / max(1.0, abs(metric.report.objective)))
+
+
+def open_sentence(run: Run) -> str:
+    """Say how often the printed program was not solved to the tolerance, and by how much."""
+    gaps = [gap for (measure, *_), values in run.samples.items() if measure == GAP for gap in values]
+    unsolved = [gap for gap in gaps if gap > CLOSED]
+    if not unsolved:
+        return "The printed program was solved to its tolerance on all splits."
+    return (
+        f"Rounding prevented the printed program from closing its gap on {len(unsolved)} of {len(gaps)} splits (at "
+        f"most {max(unsolved):.2g}, relative): the penalties are small."
+    )
 
 
 def dominance() -> Any:

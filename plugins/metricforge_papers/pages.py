@@ -13,7 +13,20 @@ from metricforge.files import atomic as files
 from .entries import ENTRIES, Entry
 from .printed import paper_file, printed
 from .result import Result
-from .verdict import LEVEL, NO_WORSE, POWER, SHARE, WORSE, Cell, Claim, Verdict, judge_claim
+from .verdict import (
+    CANNOT_TELL,
+    LEVEL,
+    NO_WORSE,
+    NOT,
+    POWER,
+    REPRODUCED,
+    SHARE,
+    WORSE,
+    Cell,
+    Claim,
+    Verdict,
+    judge_claim,
+)
 
 
 def stem(result: Result) -> str:
@@ -165,24 +178,29 @@ def summary(results: Iterable[Result]) -> str:
     """Return the page with one row for each table or figure: the verdict, our numbers and those of the paper."""
     known = {(result.paper, result.name): result for result in results}
     lines = [
-        "# The five papers, reproduced",
+        "# The five papers beside ours",
         "",
-        "Every number of the method is compared with the printed one, with the spread of both over repeats, and every "
-        f"statement by its margin; the comparisons of a verdict share an error rate of {100 * LEVEL:g} % on each side "
-        "(Bonferroni). Not: at least one is worse than the paper by more than chance allows. Cannot tell: none is, but "
-        f"at least one had a power below {POWER:g}. Reproduced: none is, and every comparison had that power. Power: "
+        _counts(known.values()),
+        "",
+        "Every number of the method is compared with the printed one, with the spread of both over repeats (ours for "
+        "both where the paper prints none), and every statement by its margin; the comparisons of a verdict share an "
+        f"error rate of {100 * LEVEL:g} % on each side (Bonferroni). Not: at least one is worse than the paper by more "
+        f"than chance allows. Cannot tell: none is, but at least one had a power below {POWER:g} and is not better by "
+        "more than chance allows. Reproduced: none is, and every comparison had that power or is better. Power: "
         f"the probability of finding a loss of {100 * SHARE:g} % of the gain that the paper prints over its own "
-        "baseline (for a statement: of its margin reversed), median over the comparisons and least. Ours and paper are "
-        "means of the numbers compared.",
+        "baseline (for a statement: of its margin reversed), median over the comparisons and least. A smaller loss may "
+        "remain. Ours and paper are means of the numbers compared; gain is what they gain over the baseline of the "
+        "table, ours over ours and the paper's over its own. A verdict compares what is reached: where our baseline is "
+        "better, less gain may be enough.",
         "",
-        "| | shows | verdict | worse, cannot tell, of | power | ours | paper | why |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| | shows | verdict | worse, cannot tell, of | power | ours | paper | gain, paper's gain | why |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for entry in ENTRIES:
         result = known.get((entry.paper, entry.name))
         where = f"{entry.paper}, {printed(entry.paper, entry.name).where}"
         if result is None:
-            lines.append(f"| {where} | {entry.title} | not run | | | | | |")
+            lines.append(f"| {where} | {entry.title} | not run | | | | | | |")
             continue
         verdicts = result.verdicts()
         judged = dict.fromkeys(cell.measure for cell in result.cells if cell.variant)
@@ -193,6 +211,7 @@ def summary(results: Iterable[Result]) -> str:
             _stacked(verdicts, lambda v: f"{v.worse}, {v.undecided}, of {v.total}"),
             _stacked(verdicts, _power),
             *_both(result, verdicts),
+            _gains(result, verdicts),
             result.why,
         ]
         lines.append("| " + " | ".join(cells) + " |")
@@ -203,6 +222,51 @@ def summary(results: Iterable[Result]) -> str:
 
 def _stacked(verdicts: Sequence[Verdict], show: Callable[[Verdict], str]) -> str:
     return "<br>".join(show(verdict) for verdict in verdicts)
+
+
+STATEMENTS = "statements about figures"
+"""What stands for a variant where a paper prints no numbers."""
+
+
+def counts(results: Iterable[Result]) -> dict[str, tuple[int, int, int]]:
+    """Return how many are reproduced, cannot be told and are not, by the variant; the most frequent one first."""
+    found: dict[str, list[str]] = {}
+    for result in results:
+        for verdict in result.verdicts():
+            found.setdefault(verdict.variant or STATEMENTS, []).append(verdict.word)
+    return {
+        variant: (words.count(REPRODUCED), words.count(CANNOT_TELL), words.count(NOT))
+        for variant, words in sorted(found.items(), key=lambda item: -len(item[1]))
+    }
+
+
+def _counts(results: Iterable[Result]) -> str:
+    """Say how often each verdict was reached, by the variant."""
+    told = [f"{variant} {a}, {b}, {c}" for variant, (a, b, c) in counts(results).items()]
+    return f"How many are reproduced, cannot be told, are not: {'; '.join(told)}."
+
+
+def _gains(result: Result, verdicts: Sequence[Verdict]) -> str:
+    gains = [_gain(result, verdict) for verdict in verdicts]
+    return "<br>".join(gains) if any(gains) else ""
+
+
+def _gain(result: Result, verdict: Verdict) -> str:
+    """Return the mean gain over the baseline of the numbers compared, ours and the paper's; "" if there is none."""
+    at = {(cell.measure, cell.row, cell.column): cell.ours for cell in result.cells}
+    ours, theirs = [], []
+    for cell in result.cells:
+        if cell.variant != verdict.variant or cell.ours is None or cell.paper is None:
+            continue
+        measure, column = result.printed.measures[cell.measure], cell.column.split(", ")[0]
+        sign = 1 if measure.better == "higher" else -1
+        for place in ((cell.row, measure.baseline), (measure.baseline, column)):
+            before, printed_before = at.get((cell.measure, *place)), measure.mean(*place)
+            if before is not None and printed_before is not None:
+                ours.append(sign * (cell.ours - before))
+                theirs.append(sign * (cell.paper - printed_before))
+                break
+    return f"{sum(ours) / len(ours):.2g}, {sum(theirs) / len(theirs):.2g}" if ours else ""
 
 
 def _both(result: Result, verdicts: Sequence[Verdict]) -> tuple[str, str]:

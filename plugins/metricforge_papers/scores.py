@@ -78,7 +78,8 @@ def margin(larger: Sequence[float] | Array, smaller: Sequence[float] | Array, by
 
 def least(*margins: dict[str, Any]) -> dict[str, Any]:
     """Return the margin that decides a statement of several parts: the least in standard errors."""
-    return min(margins, key=_surety)
+    weakest = min(margins, key=_surety)
+    return {**weakest, "parts": sum(found.get("parts", 1) for found in margins)}
 
 
 def _surety(found: dict[str, Any]) -> float:

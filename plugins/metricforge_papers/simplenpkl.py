@@ -46,8 +46,9 @@ ADULT = ("a1a", "a2a", "a3a", "a4a", "a5a")
 COMPONENTS = 0.7
 LOSSES = {"LL": "linear", "SHL": "squared_hinge"}
 OURS, SQUARED = "LL, our default", "SHL, our other settings"
-HINGE_TOL = 1e-2
-"""The relative gap of the hinge losses in the tables; the labels do not change below it."""
+HINGE_TOL = 1e-4
+"""The relative gap of the hinge losses in the tables.  Labels are the same at 1e-5 on all draws and C that were tried;
+at 1e-2 the squared hinge with B = 1 ends where it starts, at the kernel of the linear loss."""
 TOLERANCE: dict[str, dict[str, float]] = {"linear": {}, "squared_hinge": {"tol": HINGE_TOL}}
 WEIGHTS = (0.03, 0.1, 0.3, 1.0)
 """Values of C on the small sets; those of the paper are in (0, 1]."""
@@ -97,6 +98,8 @@ def table2(run: Run) -> Result:
         f"rules of ours. {reached}".rstrip(),
         notes=[
             "CPU seconds: the fit alone, graph and extension to new rows included.",
+            f"Squared hinge to a gap of {HINGE_TOL:g}. An earlier version stopped at 1e-2, where with B = 1 it has not "
+            "left the kernel of the linear loss.",
             "Seen before it was settled: the paper's setting with C = 1 alone does worse; the column shown is the "
             "second try.",
         ],
@@ -131,24 +134,33 @@ def table4(run: Run) -> Result:
 
 
 def figure1(run: Run) -> Result:
-    """Follow the squared hinge loss on a1a and a2a."""
+    """Follow the squared hinge loss on a1a and a2a, by the published steps and by ours."""
     sets = adult(run, ("a1a", "a2a"))
     traces = {}
     for name in run.each(list(sets), resumable=False):
         X, y = sets[name]
         pairs = Pairs.from_labels(y, components=COMPONENTS, seed=run.seed)
         options = {"n_neighbors": 10} if run.quick else {}
-        metric = fitted(X, pairs, paper_setting(loss="squared_hinge", tol=1e-4, max_iter=40, **options), run.seed)
-        traces[name] = np.array(metric.report.trace)  # value, gap
-        for step, (value, gap) in enumerate(traces[name][:20], start=1):
-            run.add("objective", f"iteration {step}", name, value)
-            run.add("relative gap", f"iteration {step}", name, gap / max(abs(value), 1e-12))
-    needed = {name: steps_to(trace, 1e-3) for name, trace in traces.items()}
-    found = ", ".join(f"{name}: {n or 'more'} eigenproblems to a relative gap of 1e-3" for name, n in needed.items())
+        for column, steps in ((name, "harmonic"), (f"{name}, our steps", "bundle")):
+            solver = paper_setting(loss="squared_hinge", tol=1e-4, max_iter=40, steps=steps, **options)
+            traces[column] = np.array(fitted(X, pairs, solver, run.seed).report.trace)  # value, gap
+            for step, (value, gap) in enumerate(traces[column][:20], start=1):
+                run.add("objective", f"iteration {step}", column, value)
+                run.add("relative gap", f"iteration {step}", column, gap / max(abs(value), 1e-12))
+    needed = {column: steps_to(trace, 1e-3) for column, trace in traces.items()}
+    found = ", ".join(f"{column}: {n or 'more'}" for column, n in needed.items())
+    published = [needed[name] for name in sets]
     return run.result(
-        "C = 1, B = n, 50 mutual neighbours, 70 % components; each iteration is one eigenproblem of our bundle method "
-        "on the paper's dual (the paper takes steps of length 1/t); the best value and gap so far.",
-        claims=[Claim(run.printed.says[0], all(n is not None and n <= 10 for n in needed.values()), found)]
+        "C = 1, B = n, 50 mutual neighbours, 70 % components; each iteration is one eigenproblem, with Algorithm 1's "
+        "steps of length 1/t and with our bundle method on the same dual; the best value and gap so far. Converged: a "
+        "relative gap of 1e-3.",
+        claims=[
+            Claim(
+                run.printed.says[0],
+                all(n is not None and n <= 10 for n in published),
+                f"eigenproblems to a relative gap of 1e-3: {found}",
+            )
+        ]
         if needed
         else [],
         picture=convergence(traces),

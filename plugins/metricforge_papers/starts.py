@@ -12,6 +12,9 @@ from .scores import nearest_error, standardised
 
 Array = NDArray[Any]
 
+NEAREST, CLUSTERS = "Euclidean 1-NN error % after", "Euclidean k-means error % after"
+"""The measures."""
+
 
 def rows_standardised(X: Array) -> Array:
     """Return every row with mean 0 and standard deviation 1."""

@@ -4,13 +4,21 @@ A number of ours is compared with the printed one by Welch's test, and a stateme
 it holds.  All comparisons of a verdict share an error rate of `LEVEL` on each side (Bonferroni).
 
 - worse: the shortfall exceeds what chance allows, and the grain of the measure;
-- no worse: it does not, and the comparison had a power of at least `POWER`;
-- cannot tell: it does not, but the power was less.
+- better: the gain does;
+- no worse: neither does, and the comparison had a power of at least `POWER`;
+- cannot tell: neither does, and the power was less.
 
 Power is the probability of finding a shortfall of `SHARE` of the gain that the paper prints over its own baseline, of
-two grains at least.  For a statement it is that of finding a margin of this size with the opposite sign.
+two grains at least.  Where the paper prints no spread, ours stands for it.
 
-One worse comparison makes the verdict "not"; otherwise one undecided comparison makes it "cannot tell".
+A statement holds if its margin exceeds what chance allows, does not hold if the opposite margin would, and is undecided
+otherwise; its power is that of finding a margin of this size with the opposite sign.  A statement with several parts
+has the margin of its weakest part.  It holds only if all parts do, which needs no correction, but any part may make it
+fail by chance: they share the error rate of the statement.
+
+One worse comparison makes the verdict "not"; otherwise one undecided comparison makes it "cannot tell".  So
+"reproduced" needs of each comparison that it had the power to fail, or that it is better than the paper by more than
+chance allows.
 """
 
 from __future__ import annotations
@@ -69,7 +77,8 @@ class Claim:
     """A statement of the paper about a table or figure, and whether it holds here.
 
     ``margin`` is by how much it holds (negative: fails) in our mean, ``error`` the standard error of that over
-    ``repeats``.  Without an error the statement is not subject to chance, and ``holds`` alone counts.
+    ``repeats``; of a statement with several ``parts`` it is that of the weakest.  Without an error the statement is not
+    subject to chance, and ``holds`` alone counts.
     """
 
     says: str
@@ -78,6 +87,7 @@ class Claim:
     margin: float | None = None
     error: float | None = None
     repeats: int = 1
+    parts: int = 1
 
 
 @dataclass(frozen=True)
@@ -153,7 +163,8 @@ def judge_claim(claim: Claim, family: int = 1) -> Judgement:
     """Compare the margin of a statement with its error; a statement that may fail by chance is undecided."""
     if claim.margin is None or claim.error is None:
         return Judgement(NO_WORSE if claim.holds else WORSE, None)
-    found = _judged(claim.margin, claim.error, max(1, claim.repeats - 1), abs(claim.margin), 0.0, family)
+    looks = family * claim.parts if claim.margin < 0 else family  # the weakest of several is below 0 by chance too
+    found = _judged(claim.margin, claim.error, max(1, claim.repeats - 1), abs(claim.margin), 0.0, looks)
     if found.outcome in (BETTER, WORSE):
         return Judgement(NO_WORSE if found.outcome == BETTER else WORSE, found.power)
     return Judgement(UNDECIDED, found.power)
@@ -164,7 +175,7 @@ def _judged(gain: float, error: float, freedom: float, material: float, grain: f
     from scipy.stats import nct, norm, t
 
     if error == 0:
-        outcome = NO_WORSE if abs(gain) <= grain and gain >= -grain else BETTER if gain > 0 else WORSE
+        outcome = NO_WORSE if abs(gain) <= grain else BETTER if gain > 0 else WORSE
         return Judgement(outcome, 1.0 if material > grain else 0.0)
     # beyond 1000 degrees of freedom t is normal to three digits, and the non-central t overflows
     normal = freedom > 1000

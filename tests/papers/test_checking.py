@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from metricforge_papers import figures
+from metricforge_papers import checking, figures, pages
+from metricforge_papers.entries import ENTRIES
+from metricforge_papers.result import Result
 
 from metricforge.shell import main as cli
 
@@ -57,7 +61,9 @@ def test_a_consistent_project_passes(copy, capsys):
         ("docs/results/krca-table1.md", "Repeats", "Repeat", "krca-table1: its page does not follow"),
         ("docs/results/krca-table1.json", '"word": "', '"word": "x', "krca-table1: its verdicts do not follow"),
         ("docs/results/summary.md", "power", "strength", "summary.md does not follow"),
+        ("docs/results/data.md", "178 (178)", "179 (178)", "data.md does not follow"),
         ("README.md", "times as fast as scikit-learn", "times faster than scikit-learn", "README.md lacks"),
+        ("README.md", "falls from 24.7 %", "falls from 34.7 %", "README.md lacks: What `make demo` draws"),
     ],
 )
 def test_what_does_not_follow_is_found_and_rewritten(copy, capsys, name, old, new, message):
@@ -66,6 +72,116 @@ def test_what_does_not_follow_is_found_and_rewritten(copy, capsys, name, old, ne
     assert message in capsys.readouterr().err
     assert check(copy, "--fix") == 0
     assert check(copy) == 0
+
+
+def digit(text, at):
+    """The text with the first digit after a position raised by one."""
+    found = re.compile(r"\d").search(text, at)
+    return text[: found.start()] + str((int(found[0]) + 1) % 10) + text[found.end() :]
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: f"{e.paper}-{e.name}")
+def test_one_changed_number_is_found(entry, tmp_path):
+    name = f"{entry.paper}-{entry.name}"
+    for path in (ROOT / "docs" / "results").glob(f"{name}.*"):
+        shutil.copy(path, tmp_path)
+    page, data = (tmp_path / f"{name}.{ending}" for ending in ("md", "json"))
+
+    def found():
+        return [problem for problem in checking.problems(tmp_path) if problem.startswith(f"{name}: ")]
+
+    assert not found()
+    text = page.read_text()
+    for at in range(text.index("| ---"), len(text), max(1, len(text) // 4)):  # some numbers of the tables and below
+        page.write_text(digit(text, at) if re.search(r"\d", text[at:]) else text + "1")
+        assert found() == [f"{name}: its page does not follow from its JSON"]
+    page.write_text(text)
+    content = json.loads(data.read_text())
+    cell = max(content["cells"], key=lambda cell: (bool(cell["variant"]), abs(cell["ours"] or 0)))
+    cell["ours"] *= 1.5
+    data.write_text(json.dumps(content))
+    assert found()
+
+
+WORDS = ("reproduced", "not", "cannot tell")
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: f"{e.paper}-{e.name}")
+def test_another_verdict_is_found(entry, tmp_path):
+    """Each verdict is given another word, count or power in the JSON, another word in the page, and in both."""
+    name = f"{entry.paper}-{entry.name}"
+    for path in (ROOT / "docs" / "results").glob(f"{name}.*"):
+        shutil.copy(path, tmp_path)
+    page, data = (tmp_path / f"{name}.{ending}" for ending in ("md", "json"))
+    text, content = page.read_text(), json.loads(data.read_text())
+    by_rule = f"{name}: its verdicts do not follow from the rule"
+    by_page = f"{name}: its page does not follow from its JSON"
+
+    def found():
+        return [problem for problem in checking.problems(tmp_path) if problem.startswith(f"{name}: ")]
+
+    assert content["verdicts"]
+    for at, stored in enumerate(content["verdicts"]):
+        known = Result.from_dict(content).verdicts()[at]
+        word = WORDS[WORDS.index(stored["word"]) - 1]
+        changes = {"word": word, "total": stored["total"] + 1, "power": (stored["power"] or 0.0) + 0.01}
+        for key, value in changes.items():  # the counts and the power count as well as the word
+            other = json.loads(json.dumps(content))
+            other["verdicts"][at][key] = value
+            data.write_text(json.dumps(other))
+            assert found() == [by_rule], key
+        changed = text.replace(sentence(known), sentence(replace(known, word=word)))
+        assert changed != text
+        page.write_text(changed)
+        assert found() == [by_rule, by_page]
+        data.write_text(json.dumps(content))
+        assert found() == [by_page]
+        page.write_text(text)
+    assert not found()
+
+
+def sentence(verdict):
+    text = pages.verdict_sentence(verdict)
+    return f"**{text[:1].upper()}{text[1:]}.**"
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_another_verdict_in_the_summary_is_found(word, copy):
+    folder = copy / "docs" / "results"
+    text = (folder / "summary.md").read_text()
+    start = text.index(f"| {word} (")
+    other = next(w for w in WORDS if w != word)
+    (folder / "summary.md").write_text(f"{text[:start]}| {other} ({text[start + len(word) + 4 :]}")
+    assert checking.problems(folder) == ["summary.md does not follow from the results"]
+
+
+def test_the_readme_has_no_figure_elsewhere():
+    """What is measured stands in the table or in the paragraph, where it is compared with its file."""
+    text = (ROOT / "README.md").read_text()
+    for part in [*figures.measured(text), figures.paragraph(ROOT), *re.findall(r"```.*?```", text, re.DOTALL)]:
+        assert part in text
+        text = text.replace(part, "")
+    units = r"%|×|times|points|seconds|minutes|CPU|ms|s|[KMG]B"
+    assert re.findall(rf"[\d.,]+ ?(?:{units})\b.{{0,20}}", text) == []
+
+
+def test_every_number_of_the_readmes_figures_is_compared(copy):
+    """Raise each digit of the rows and of the paragraph by one: all are found."""
+    readme = copy / "README.md"
+    text = readme.read_text()
+    parts = [*figures.measured(text), figures.paragraph(copy)]
+    for part in parts:
+        start = text.index(part)
+        for found in re.finditer(r"\d", part):
+            assert figures.wrong(digit(text, start + found.start()), copy), (part, found)
+    assert not figures.wrong(text, copy)
+
+
+def test_the_wine_of_the_readme_is_that_of_the_demonstration():
+    from benchmarks import wine
+
+    stored = json.loads((RESULTS / "wine.json").read_text())["rows"]
+    assert [dict(zip(wine.COLUMNS, row, strict=True)) for row in wine.run().rows] == stored
 
 
 def test_a_new_benchmark_result_needs_its_row_only(copy, capsys):

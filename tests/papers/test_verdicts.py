@@ -112,6 +112,73 @@ def test_statements():
     assert verdict("", (), (Claim("", True, ""),), PRINTED).power is None
 
 
+# ------------------------------------------------------------------------------- verdicts on tables that are generated
+
+ROWS, REPEATS, TABLES = 8, 30, 200
+FINE = replace(MEASURE, grain=0.0, values={f"set {i}": {"start": 60.0, "learned": 80.0} for i in range(ROWS)})
+GENERATED = Printed("Table", "About.", repeats=REPEATS, measures={"score": FINE})
+
+
+def words(rng, std, shortfalls, claims=()):
+    """The verdicts on tables of normal numbers, ours short of the paper by so much in each row, and their median power.
+
+    The paper's table is drawn once for each of ours: what it prints is subject to chance too.
+    """
+    found = []
+    for _ in range(TABLES):
+        cells = []
+        for i, shortfall in enumerate(shortfalls):
+            a, b = rng.normal(80 - shortfall, std, REPEATS), rng.normal(80, std, REPEATS)
+            spread = a.std(ddof=1), REPEATS, b.mean(), b.std(ddof=1)
+            cells.append(Cell("score", f"set {i}", "learned", a.mean(), *spread, variant="ours"))
+        found.append(verdict("ours", cells, claims, GENERATED))
+    return [v.word for v in found], np.median([v.median_power for v in found])
+
+
+def share(word, found):
+    return np.mean([w == word for w in found])
+
+
+@pytest.mark.parametrize("std", [8.0, 11.0, 16.0])
+def test_a_verdict_is_not_as_often_as_its_power_says_where_one_number_lost_half_of_the_gain(std, rng):
+    found, power = words(rng, std, [10.0] + [0.0] * (ROWS - 1))
+    # three standard errors of the simulation; the other rows err at most at the level
+    assert power - 0.1 < share("not", found) < power + LEVEL + 0.1
+    assert (power > POWER) == (std == 8.0)
+
+
+@pytest.mark.parametrize("std", [4.0, 8.0, 16.0])
+def test_a_verdict_is_seldom_not_where_nothing_differs(std, rng):
+    found, power = words(rng, std, [0.0] * ROWS)
+    assert share("not", found) <= LEVEL + 0.035
+    # whether the rest is reproduced or undecided depends on the power alone
+    assert share("reproduced" if power > POWER else "cannot tell", found) > 0.85
+
+
+def test_losses_everywhere_and_gains_everywhere(rng):
+    assert share("not", words(rng, 8.0, [10.0] * ROWS)[0]) > 0.99
+    better, power = words(rng, 16.0, [-30.0] * ROWS)
+    assert power < POWER
+    assert share("reproduced", better) > 0.9  # a number that is better needs no power to be worse
+
+
+@pytest.mark.parametrize(("truth", "parts"), [(-1.0, 1), (-1.0, 5), (0.0, 1), (0.0, 5), (1.0, 5)])
+def test_statements_of_several_parts_fail_and_hold_as_seldom_as_they_should(truth, parts, rng):
+    outcomes, powers = [], []
+    for samples in rng.normal(size=(400, parts, 20)):
+        samples[0] += truth
+        found = judge_claim(Claim("", True, "", **least(*(margin(s, np.zeros(20)) for s in samples))))
+        outcomes.append(found.outcome)
+        powers.append(found.power)
+    assert least(margin(np.ones(3), np.zeros(3)), least(margin(np.ones(3), np.zeros(3))))["parts"] == 2
+    if truth < 0:
+        assert share("worse", outcomes) > 0.85
+        assert share("no worse", outcomes) == 0
+    else:
+        assert share("worse", outcomes) <= LEVEL + 0.025
+        assert share("no worse", outcomes) <= LEVEL + 0.025  # where a part does not hold, the whole does not
+
+
 def test_margins():
     a, b = np.array([3.0, 4.0, 5.0, 7.0]), np.array([1.0, 2.0, 2.0, 4.0])
     paired = margin(a, b)

@@ -1,0 +1,320 @@
+"""Figures that the pages quote follow from the results files: one line for each, with its page, file and cells."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@cache
+def rows(name):
+    return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())["rows"]
+
+
+@cache
+def cells(name):
+    found = json.loads((ROOT / "docs" / "results" / f"{name}.json").read_text())["cells"]
+    return {(cell["measure"], cell["row"], cell["column"]): cell["ours"] for cell in found}
+
+
+@cache
+def page(name):
+    return " ".join((ROOT / "docs" / name).read_text().split())
+
+
+def row(name, **where):
+    (found,) = [r for r in rows(name) if all(r[key] == value for key, value in where.items())]
+    return found
+
+
+def span(values, digits=0):
+    shown = [f"{v:.{digits}f}" for v in values]
+    return f"{shown[np.argmin(values)]} to {shown[np.argmax(values)]}"
+
+
+# ------------------------------------------------------------------------------------------ options against an oracle
+
+KCR_OPTIONS = {
+    '`maximum="logsumexp"`': 'maximum="logsumexp"',
+    '`kernels="separate"`': 'kernels="separate"',
+    "`n_components`, the rank of the optimum": "n_components = rank of the optimum",
+    "`n_components=1`, against the best of 180 directions in the plane": "one component, best of 180 directions",
+    '`window="gaussian"`': 'window="gaussian"',
+    '`window="epanechnikov"`': 'window="epanechnikov"',
+    '`window="cauchy"`, three components': 'window="cauchy", three components',
+    "the same, by a direct search": 'window="cauchy", by a direct search',
+}
+
+
+@pytest.mark.parametrize("shown", KCR_OPTIONS)
+def test_options_of_kcr(shown):
+    found = row("kcr-options", option=KCR_OPTIONS[shown])
+    text = page("methods/kcr.md")
+    assert f"| {shown} | {found['cases']} | {found['objective above the optimum, worst']} |" in text
+    assert f"| {found['within tol'].split(' of ')[0]} |" in text.split(f"| {shown} |")[1][:80]
+    assert len(KCR_OPTIONS) == len(rows("kcr-options"))
+
+
+def test_the_linear_loss_of_simplenpkl():
+    found = row("simplenpkl-options", option="similarity, linear")
+    assert max(abs(float(found[f"{what} above the optimum, worst"])) for what in ("objective", "bound")) <= 1e-10
+    assert f"| `similarity`, linear | {found['cases']} | 1e-10 | never | {found['gap closed'].split()[0]} |" in page(
+        "methods/simplenpkl.md"
+    )
+    assert len(rows("simplenpkl-options")) == len(NPKL_OPTIONS) + 1
+
+
+NPKL_OPTIONS = {
+    "`similarity`, squared hinge": "similarity, squared hinge",
+    "`similarity`, hinge": "similarity, hinge",
+    '`B="unbounded"`, squared hinge': 'similarity, squared hinge, B="unbounded"',
+    '`B="unbounded"`, hinge, tol 1e-3': 'similarity, hinge, B="unbounded", tol=1e-3',
+    '`steps="harmonic"`, squared hinge, 60 steps': 'similarity, squared hinge, steps="harmonic"',
+    '`steps="best-response"`, squared hinge, 60 steps': 'similarity, squared hinge, steps="best-response"',
+    '`steps="harmonic"`, hinge, 60 steps': 'similarity, hinge, steps="harmonic"',
+}
+
+
+@pytest.mark.parametrize("shown", NPKL_OPTIONS)
+def test_options_of_simplenpkl(shown):
+    found = row("simplenpkl-options", option=NPKL_OPTIONS[shown])
+    closed, worst = found["gap closed"].split(" of ")[0], found["objective above the optimum, worst"]
+    above = float(found["bound above the optimum, worst"])
+    bound = "never" if above <= 0 else f"{above:.1e}"
+    assert f"| {shown} | {found['cases']} | {worst} | {bound} | {closed} |" in page("methods/simplenpkl.md")
+
+
+def test_the_cone_of_lpdesign():
+    found = rows("lpdesign-sdp")
+    closed = sum(int(r["gap closed"].split(" of ")[0]) for r in found)
+    worst = max(float(r["gap, worst"]) for r in found)
+    sdpa, clarabel = (
+        max(float(r[name]) for r in found)
+        for name in ("from SDPA's optimum, worst", "objective above the optimum, worst")
+    )
+    assert max(float(r["bound above the optimum, worst"]) for r in found) < 0
+    text = page("methods/lpdesign.md")
+    assert f"{sum(r['cases'] for r in found)} cases" in text
+    assert f"within {sdpa:.1e} of the optimum by SDPA, and within {clarabel:.1e} of that by Clarabel" in text
+    assert f"closed to 1e-5 in {closed} of them (worst {worst:.1e})".replace("e-0", "e-") in text
+
+
+# ------------------------------------------------------------------------------------------------- tables of the pages
+
+HINTS = ("L", "P5", "P1", "T", "C")
+
+
+@pytest.mark.parametrize("metric", ["simplenpkl", "kcr", "lpdesign", "llr", "itml", "idealized", "krca", "nca", "lmnn"])
+def test_gains_of_methods(metric):
+    held_out = {
+        (r["hints"], r["metric"]): r["gain"].split(" ± ")[0] for r in rows("first-call") if r["half"] == "held-out"
+    }
+    gains = [held_out.get((hints, metric), "") for hints in HINTS]
+    lines = [
+        line for line in (ROOT / "docs" / "choosing.md").read_text().splitlines() if line.startswith(f"| {metric} |")
+    ]
+    (line,) = [one.replace("*", "") for one in lines if one.count("|") == 7]
+    assert [cell.strip() for cell in line.split("|")[2:7]] == gains
+
+
+STRINGS = {
+    "counts, nothing learned": ("none", "counts, not learned"),
+    "**normalised, nothing learned: the start**": ("none", "normalised, not learned"),
+    "labels, the first call (kcr)": ("labels", "the first call"),
+    "5 pairs a row, idealized without the check": ("5 pairs a row", "the first call, not checked"),
+    "5 pairs a row, the first call": ("5 pairs a row", "the first call"),
+    "groups of four over 30 % of the rows, krca": ("groups", "krca, normalised (default)"),
+    "groups, the first call": ("groups", "the first call"),
+}
+
+
+@pytest.mark.parametrize("shown", STRINGS)
+def test_strings(shown):
+    hints, metric = STRINGS[shown]
+    found = [r["1-NN right, %"] for r in rows("strings") if (r["hints"], r["metric"]) == (hints, metric)]
+    assert f"| {shown} | {' | '.join(found)} |" in page("choosing.md")
+
+
+def test_epsilon_on_strings():
+    def compared(hints, score):
+        small, default = (
+            [r[score].split(" ± ")[0] for r in rows("strings") if (r["hints"], r["metric"]) == (hints, metric)]
+            for metric in ("krca, normalised, ε of 0.1 means", "krca, normalised (default)")
+        )
+        first, *others = zip(small, default, strict=True)
+        return f"{first[0]} against {first[1]} %, " + ", ".join(f"{a} against {b}" for a, b in others)
+
+    assert compared("feedback", "AUC, %") in page("methods/krca.md")
+    assert compared("groups", "1-NN right, %") in page("methods/krca.md")
+
+
+WIDE = {
+    "nothing learned, columns by range": "start, by range",
+    "**the default**, columns by range": "idealized",
+    "columns as they are, `kernel=mf.kernels.Linear()`": "columns as they are",
+    "columns standardised": "standardised",
+    "the 200 columns that tell classes apart best": "200 telling columns",
+    "10 C": "10 C",
+    "`llr`": "llr",
+    "the first call": "first call",
+}
+
+
+@pytest.mark.parametrize("shown", WIDE)
+def test_few_rows_of_many_columns(shown):
+    found = [r[WIDE[shown]] for r in rows("wide-rows")]
+    assert f"| {shown} | {' | '.join(found)} |" in page("methods/idealized.md")
+
+
+def test_the_first_call_on_few_rows():
+    for name, shown in (("MNIST", "MNIST (three digits)"), ("lymphoma, nine classes", "lymphoma (nine classes)")):
+        found = row("wide-rows", set=name)
+        first, start = (found[way].split(" ± ")[0] for way in ("first call", "start, by range"))
+        assert f"{shown} {first} against {start} %" in page("choosing.md")
+    for name in ("colon", "lymphoma", "USPS"):
+        found = row("wide-rows", set=name)
+        assert float(found["first call"].split()[0]) < float(found["start, by range"].split()[0])
+
+
+@pytest.mark.parametrize("found", rows("costs"), ids=lambda r: r["phase"])
+def test_costs(found):
+    line = f"| {found['model, nanoseconds']} | "
+    assert line in page("scaling.md")
+    assert f"| {found['predicted s']:.3g} | {found['measured s']:.3g} |" in page("scaling.md").split(line)[1][:120]
+
+
+@pytest.mark.parametrize("found", rows("graph-scale"), ids=lambda r: r["rows"])
+def test_neighbours_by_cells(found):
+    seconds = f"{found['CPU s']:.1f}" if found["CPU s"] < 100 else f"{found['CPU s']:.0f}"
+    assert f"| {found['n']:,} × {found['d']} | {found['measured']:.3f} | {seconds} " in page("scaling.md")
+
+
+@pytest.mark.parametrize("wrong", ["0 %", "5 %", "10 %"])
+def test_ask(wrong):
+    found = row("ask", sets="all", wrong=wrong, rule="groups")
+    triplets, ari, near = (found[f"ratio {kind}"] for kind in ("triplets", "ARI", "5-NN"))
+    shown = "none" if wrong == "0 %" else wrong
+    text = page("guides/ask.md")
+    assert f"| {shown} | {triplets} | {ari}" in text
+    assert f"| {near} |" in text.split(f"| {shown} | {triplets} |")[1][:80]
+
+
+# --------------------------------------------------------------------------------------------------- single sentences
+
+
+AUC_COLUMNS = ("spectrum, our default", "spectrum")
+
+
+def sentences():
+    """Yield a page and a part of a sentence on it, with the values of results files."""
+    scale = row("krca-scale", rows=500_000)
+    yield "methods/krca.md", f"m = 256 in {scale['CPU seconds']:.1f} CPU seconds and {scale['peak, GB']:.2f} GB"
+    append = row("krca-append", n_A=1000)
+    ratio = append["mf.learn ÷ metric.update"]
+    yield "methods/krca.md", f"among 1000 takes {append['metric.update, ms']:.2f} ms, a {ratio:.0f}th of `mf.learn`"
+    yield "methods/krca.md", f"takes {append['append, ms']:.1f} ms: a {append['eq. (10) ÷ append']:.0f}th of eq. (10)"
+
+    auc = {(r, c): v for (_, r, c), v in cells("krca-table2").items()}
+    reached = [np.mean([v for (r, c), v in auc.items() if "neighbours" in r and c == name]) for name in AUC_COLUMNS]
+    yield (
+        "methods/krca.md",
+        f"AUC {reached[0]:.2f} over 175 queries, against {auc['40 % subset, no KRCA', 'spectrum']:.2f} before learning "
+        f"and {reached[1]:.2f} with ε = 1e-3",
+    )
+    ari = {(r, c): v for (m, r, c), v in cells("krca-table4").items() if m == "ARI"}
+    sets = sorted({r for r, _ in ari})
+    default, printed = (
+        [sum(ari[r, column] > ari[r, start] for r in sets) for start in ("no RCA", "no KRCA")]
+        for column in ("KRCA, our default", "KRCA")
+    )
+    yield (
+        "methods/krca.md",
+        f"ahead of standardised rows on {default[0]} of {len(sets)} and of the Gaussian kernel on {default[1]}, the "
+        f"paper's setting on {printed[0]} and {printed[1]}",
+    )
+    lost = {r: ari[r, "no RCA"] - ari[r, "KRCA, our default"] for r in sets}
+    yield "methods/krca.md", f"on {max(lost, key=lost.get).split(',')[0]} it loses up to {max(lost.values()):.2f}"
+
+    exact, relaxed, piqp, clarabel = (
+        row("idealized-solvers", N=5000, solver=s)
+        for s in ("metricforge, exact PSD", "metricforge, relaxed", "piqp", "clarabel")
+    )
+    times = piqp["CPU s"] / exact["CPU s"]
+    yield "methods/idealized.md", f"5000 pairs in {exact['CPU s']:.3f} by default"
+    yield "methods/idealized.md", f"takes {times:.0f} times as long and {piqp['added MB'] / 1000:.1f} GB"
+    peers = f"(PIQP {piqp['CPU ratio']:.0f} times, Clarabel {clarabel['CPU ratio']:.0f} times"
+    yield "methods/idealized.md", f"takes {relaxed['CPU s']:.3f} here {peers}"
+    adult = rows("idealized-adult")
+    yield (
+        "methods/idealized.md",
+        f"take {span([r['CPU s'] for r in adult])} CPU seconds and {span([r['peak GB'] for r in adult], 2)} GB",
+    )
+
+    kcr = row("kcr-scale", set="a9a", landmarks=200)
+    yield "methods/kcr.md", f"errs on {kcr['validated %']} % of the test rows after {kcr['CPU s']:.1f} CPU"
+    yield "methods/kcr.md", f"3-NN before learning errs on {kcr['raw 3-NN %']} %"
+
+    million = row("simplenpkl-million", rows=1_000_000)
+    yield (
+        "methods/simplenpkl.md",
+        f"took {million['all, CPU s']:.0f} CPU seconds at `tol=1e-4`, {million['search, s']:.0f} of them",
+    )
+    half, random, whole = (
+        100 * cells("simplenpkl-figure2")["ARI", share, column]
+        for share, column in (
+            ("1/2 of the pairs", "active, our other settings"),
+            ("1/2 of the pairs", "random, our default"),
+            ("all pairs", "random, our default"),
+        )
+    )
+    yield (
+        "methods/simplenpkl.md",
+        f"gave an adjusted index of {half:.0f}, a random half {random:.0f}, all of them {whole:.0f}",
+    )
+    seconds = {(r, c): v for (m, r, c), v in cells("simplenpkl-table2").items() if m == "CPU seconds"}
+    names = {r for r, c in seconds if c == "NPKL HL"}
+    theirs, ours = ([seconds[r, c] for r in names] for c in ("NPKL HL", "NPKL HL, our solver"))
+    longer = [b / a for a, b in zip(theirs, ours, strict=True)]
+    yield "methods/simplenpkl.md", f"SDPA took {min(theirs):.2f} to {max(theirs):.1f} CPU seconds"
+    yield (
+        "methods/simplenpkl.md",
+        f"took {span(ours, 1)} to a gap of 1e-3, {min(longer):.1f} to {max(longer):.0f} times",
+    )
+    speed = [v for (m, *_), v in cells("simplenpkl-table2").items() if m.startswith("speed-up")]
+    yield "methods/simplenpkl.md", f"SCS took {span(speed)} times as long as the closed form"
+
+    right = {(r, c): v for (_, r, c), v in cells("lpdesign-figure3").items()}
+    sets = [r for r, c in right if c == "ITML"]
+    default, tuned, weak = (
+        sum(round(right[r, c], 1) >= round(right[r, "ITML"], 1) for r in sets)
+        for c in ("our default", "weak + directions", "weak")
+    )
+    better = sum(right[r, "weak + directions"] >= right[r, "weak"] + 1 for r in sets)
+    yield "methods/lpdesign.md", f"by a point or more on {better} of {len(sets)} sets of the paper"
+    yield "methods/lpdesign.md", f"right on {default} of {len(sets)} by default, on {tuned} with penalties chosen"
+    yield "methods/lpdesign.md", f'`"weak"` on {weak} ([Fig. 3]'
+
+    scale = row("lpdesign-scale", rows=32000)
+    yield (
+        "methods/lpdesign.md",
+        f"take {scale['CPU s']:.0f} CPU seconds and {round(scale['peak MB'], -1):.0f} MB",
+    )
+    bound = [r for r in rows("matching") if r["approach"] == "metricforge, bound over things (default)"]
+    share = [r for r in rows("matching") if r["approach"] == "metricforge, share"]
+    reached = [sum(int(r["reaches 0.95"].split(" of ")[0]) for r in one) for one in (bound, share)]
+    lost = [100 * (a["recall"] - b["recall"]) for a, b in zip(share, bound, strict=True)]
+    yield "guides/matching.md", f"in {reached[0]} of 30 splits, the share in {reached[1]}, for {span(lost, 1)} points"
+
+
+SENTENCES = list(sentences())
+
+
+@pytest.mark.parametrize(("name", "text"), SENTENCES, ids=[text[:40] for _, text in SENTENCES])
+def test_sentences(name, text):
+    assert text in page(name)
