@@ -34,8 +34,8 @@ def case(seed: int):
     return X, triples, options
 
 
-def optimum(X, triples, options, cone="sdp") -> float:
-    """The least cost over α with K = Σ α K_p (+ white) ⪰ 0, or over α >= 0, stated from the definition."""
+def optimum(X, triples, options, solver="CLARABEL") -> float:
+    """The least cost over α with K = Σ α K_p (+ white) ⪰ 0, stated from the definition."""
     import cvxpy as cp
 
     n, T = len(X), triples.size
@@ -47,13 +47,19 @@ def optimum(X, triples, options, cone="sdp") -> float:
     D = np.stack([G[i, j] - G[i, k] for G in grams], axis=1)
     cost = cp.sum(cp.pos(1 - D @ alpha)) / T + options["sparsity"] * cp.norm1(alpha)
     cost = cost + options["trace"] * cp.trace(whole) / n**2
-    S = cp.Variable((n, n), PSD=True)
-    problem = cp.Problem(cp.Minimize(cost), [whole == S])
+    problem = cp.Problem(cp.Minimize(cost), [(whole + whole.T) / 2 >> 0])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        problem.solve(solver="CLARABEL")
+        problem.solve(solver=solver)
     assert problem.status in ("optimal", "optimal_inaccurate")
     return float(problem.value)
+
+
+def from_sdpa(seed: int) -> float:
+    """Return the difference of the objective from the optimum by a solver that has no part in it, relative."""
+    X, triples, options = case(seed)
+    report = learned(X, triples, cone="sdp", **options).report
+    return abs(report.objective / optimum(X, triples, options, "SDPA") - 1)
 
 
 def compared(seed: int) -> tuple[float, float, float, bool, float]:
@@ -78,19 +84,21 @@ def learned(X, triples, **options):
 def run(quick: bool = False) -> Table:
     table = Table(
         [
-            *("white", "cases", "objective above the optimum, worst", "bound above the optimum, worst"),
-            *("gap, worst", "gap closed", 'cost of cone="dd" above, median'),
+            *("white", "cases", "objective above the optimum, worst", "from SDPA's optimum, worst"),
+            *("bound above the optimum, worst", "gap, worst", "gap closed", 'cost of cone="dd" above, median'),
         ]
     )
     for white in (True, False):
         seeds = [seed for seed in range(100, 106 if quick else 160) if bool(seed % 2) == white]
+        apart = max(from_sdpa(seed) for seed in seeds)
         above, bound, gap, met, dominant = np.array([compared(seed) for seed in seeds]).T
         table.add(
-            *(white, len(seeds), f"{above.max():.1e}", f"{bound.max():.1e}", f"{gap.max():.1e}"),
+            *(white, len(seeds), f"{above.max():.1e}", f"{apart:.1e}", f"{bound.max():.1e}", f"{gap.max():.1e}"),
             *(f"{int(met.sum())} of {len(seeds)}", f"{100 * np.median(dominant):.0f} %"),
         )
     table.notes += [
         "10 to 21 rows, 40 triples, four kernels as bases, tol=1e-5; differences relative to the optimum",
+        "the optimum is that of cvxpy with Clarabel, the solver that the option itself uses; SDPA is independent of it",
         "a bound above the optimum by less than 1e-6 is the interior point's of cvxpy",
     ]
     return table

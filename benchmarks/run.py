@@ -1,9 +1,9 @@
 """Run a benchmark: ``python -m benchmarks.run NAME [--quick]``; without a name, list them.
 
 A benchmark is a module or package of this folder with ``run(quick) -> Table``; NAME is its name with dashes.  The table
-is printed and written to ``benchmarks/results/NAME.md`` and ``.json``, except with ``--quick``, whose sizes are too
-small to be meaningful.  ``benchmarks/README.md`` is then regenerated from all results (``--readme`` does only that).  A
-module with ``add_options(parser)`` has its own options, which ``run`` receives as keywords.  ``--label WORD`` writes
+is printed and written to ``benchmarks/results/NAME.json``, except with ``--quick``, whose sizes are too small to be
+meaningful.  ``NAME.md`` and ``benchmarks/README.md`` are then written from all results (``--readme`` does only that).
+A module with ``add_options(parser)`` has its own options, which ``run`` receives as keywords.  ``--label WORD`` writes
 the results to ``NAME-WORD`` instead, for instance to keep those of an earlier version.
 """
 
@@ -26,6 +26,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+BUSY = 2.0
+"""Above this load, wall times are not shown where there are CPU times."""
 VERSIONS = ("metricforge", "numpy", "scipy", "scikit-learn", "dask", "numba")
 
 
@@ -37,6 +39,10 @@ class Table:
     rows: list[Sequence[Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     details: dict[str, Any] = field(default_factory=dict)  # written to the JSON file only
+
+    def __post_init__(self) -> None:
+        if len(set(self.columns)) != len(self.columns):
+            raise ValueError(f"two columns have the same name, of which the JSON file would lose one: {self.columns}")
 
     def add(self, *cells: Any) -> None:
         if len(cells) != len(self.columns):
@@ -92,10 +98,35 @@ def _source(name: str) -> str:
     return (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text()
 
 
-def machine() -> str:
+def machine(load: Sequence[float]) -> str:
+    """Return the machine and versions, with the load before a benchmark and after it."""
     versions = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in VERSIONS)
-    load = os.getloadavg()[0]
-    return f"{os.cpu_count()} cores, load {load:.1f}, Python {platform.python_version()}, {versions}"
+    loads = " to ".join(f"{value:.1f}" for value in load)
+    return f"{os.cpu_count()} cores, load {loads}, Python {platform.python_version()}, {versions}"
+
+
+def page(content: dict[str, Any]) -> str:
+    """Return the page of a result from the content of its JSON file.
+
+    Columns with "wall s" in their name are left out if the machine was busy and there are CPU times.
+    """
+    columns = list(content["rows"][0])
+    wall = [name for name in columns if "wall s" in name]
+    busy = max(content["load"]) > BUSY
+    left_out = wall if busy and any("CPU s" in name for name in columns) else []
+    shown = [name for name in columns if name not in left_out]
+    table = Table(shown, [[row[name] for name in shown] for row in content["rows"]])
+    warning = f"the load was above {BUSY:g}: wall times are {'left out' if left_out else 'those of a busy machine'}"
+    notes = [*content["notes"], *([warning] if wall and busy else [])]
+    notes += [content["machine"], f"`{content['command']}`"]
+    return "\n".join([f"# {content['name']}", "", table.markdown(), "", *(f"- {note}" for note in notes)]) + "\n"
+
+
+def write_pages() -> None:
+    """Write the pages of all results from their JSON files, and the README from the pages."""
+    for path in sorted((HERE / "results").glob("*.json")):
+        path.with_suffix(".md").write_text(page(json.loads(path.read_text())))
+    (HERE / "README.md").write_text(readme())
 
 
 def readme() -> str:
@@ -105,7 +136,9 @@ def readme() -> str:
         "",
         "`python -m benchmarks.run NAME` runs a benchmark; `--quick` runs it at small sizes, to test the code. Without "
         "a name, the command lists all benchmarks. The tables below are the latest results, each with its machine and "
-        "versions; `results/` has them as JSON. `python -m benchmarks.run --readme` generates this page.",
+        "versions; `results/` has them as JSON. The load is that before a run and, in newer results, after it; where "
+        f"it was above {BUSY:g}, read CPU times, which depend on it little, and not wall times. `python -m "
+        "benchmarks.run --readme` generates this page.",
     ]
     unmeasured = []
     for name in names():
@@ -124,11 +157,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__.splitlines()[0])
     parser.add_argument("name", nargs="?", help="name of a benchmark; without one, list them")
     parser.add_argument("--quick", action="store_true", help="small sizes, to test the code")
-    parser.add_argument("--readme", action="store_true", help="write benchmarks/README.md from the stored results")
+    parser.add_argument("--readme", action="store_true", help="write the pages and README.md from the stored results")
     parser.add_argument("--label", help="write the results to NAME-LABEL instead of NAME")
     args, rest = parser.parse_known_args()
     if args.readme:
-        (HERE / "README.md").write_text(readme())
+        write_pages()
         return 0
     if args.name is None:
         print("\n".join(names()))
@@ -141,24 +174,26 @@ def main() -> int:
     if hasattr(module, "add_options"):
         module.add_options(own)
     options = vars(own.parse_args(rest))
-    about = machine()
+    before = round(os.getloadavg()[0], 1)
     table: Table | None = module.run(quick=args.quick, **options)
     if table is None:  # the options asked for something else, such as one case of a campaign
         return 0
-    command = " ".join(["python -m benchmarks.run", *sys.argv[1:]])
-    text = "\n".join([table.markdown(), "", *(f"- {note}" for note in table.notes), f"- {about}", f"- `{command}`"])
-    print(text)
+    load = [before, round(os.getloadavg()[0], 1)]
+    content = {
+        "name": f"{args.name}-{args.label}" if args.label else args.name,
+        "rows": [dict(zip(table.columns, row, strict=True)) for row in table.rows],
+        "notes": table.notes,
+        "load": load,
+        "machine": machine(load),
+        "command": " ".join(["python -m benchmarks.run", *sys.argv[1:]]),
+        **({"details": table.details} if table.details else {}),
+    }
+    print(page(content))
     if not args.quick:
         out = HERE / "results"
         out.mkdir(exist_ok=True)
-        saved = f"{args.name}-{args.label}" if args.label else args.name
-        (out / f"{saved}.md").write_text(f"# {saved}\n\n{text}\n")
-        rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-        content = {"name": saved, "rows": rows, "notes": table.notes, "machine": about, "command": command}
-        if table.details:
-            content["details"] = table.details
-        (out / f"{saved}.json").write_text(json.dumps(content, indent=1, default=str) + "\n")
-        (HERE / "README.md").write_text(readme())
+        (out / f"{content['name']}.json").write_text(json.dumps(content, indent=1, default=str) + "\n")
+        write_pages()
     return 0
 
 

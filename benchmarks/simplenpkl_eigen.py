@@ -55,7 +55,7 @@ def solve(A, k: int, backend) -> tuple[float, float, float, int]:
 
 
 def run(quick: bool = False) -> Table:
-    columns = ("CPU s", "× ARPACK", "CPU s with checks", "× ARPACK", "products", "objective error")
+    columns = ("CPU s", "× ARPACK", "CPU s with checks", "× ARPACK with checks", "products", "objective error")
     table = Table(["data", "rows", "r", "eigensolver", *columns])
     solvers = {name: f for name, f in SOLVERS.items() if name != "primme" or eigen.has_primme()}
     for name, ranks in (("a1a", (16,)),) if quick else (("a1a", (6, 64, 91)), ("a5a", (64, 170)), ("a9a", (64, 390))):

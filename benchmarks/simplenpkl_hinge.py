@@ -32,7 +32,7 @@ def problem(n: int | None):
         rng = np.random.default_rng(0)
         y = rng.integers(2, size=n)
         X = rng.normal(size=(n, 4)) + 2 * y[:, None]
-    return graph_of(neighbors.graph(neighbors.search(X, 50 if n is None else 8)[0])).laplacian, mf.Pairs.from_labels(
+    return graph_of(neighbors.graph(neighbors.search(X, 50 if n is None else 8)[0])).operator, mf.Pairs.from_labels(
         y, components=0.7, seed=0
     )
 
@@ -73,7 +73,7 @@ def run(quick: bool = False) -> Table:
     table = Table(["loss", "weights", "C", "B", "rule", *counts, "value", "gap", "CPU s"])
     small = quick or not os.environ.get("METRICFORGE_DATA")
     L, hints = problem(200 if small else None)
-    n = L.shape[0]
+    n = hints.n
     limit = 20 if quick else 60
     settings = (
         ("squared_hinge", "uniform", 1.0, "n"),

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import tracemalloc
+import warnings
 import zipfile
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ import scipy.sparse as sp
 import metricforge as mf
 from metricforge.cli import main
 from metricforge.errors import InputError, MemoryBudgetError, ModelFileError
+from metricforge.rows import check_memory
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(size=(30, 4)), np.arange(30) % 3
@@ -106,15 +108,38 @@ def test_only_what_is_written_is_loaded(tmp_path, changes, compression):
 OVERLAP = """
 import threading, numpy as np, metricforge as mf
 from threadpoolctl import threadpool_info
-X, y = np.random.default_rng(0).normal(size=(400, 4)), np.arange(400) % 3
-mf.learn(X[:30], y[:30], method="idealized")
+
+inside = {"first": threading.Event(), "second": threading.Event()}
+ended, steps = threading.Event(), {}
+
+
+class Steps:
+    @mf.hookimpl
+    def metricforge_step(self, event):
+        name = threading.current_thread().name
+        steps[name] = steps.get(name, 0) + 1
+        if name in inside and steps[name] == 4:  # the solver is at work
+            inside[name].set()  # the first fit ends while the second is running
+            (inside["second"] if name == "first" else ended).wait(20)
+
+
+def fit(name):
+    mf.learn(X, y, method="idealized")
+    if name == "first":
+        ended.set()
+
+
+X, y = np.random.default_rng(0).normal(size=(100, 4)), np.arange(100) % 3
+mf.learn(X, y, method="idealized")
 count = lambda: [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
 before = count()
-fits = [threading.Thread(target=mf.learn, args=(X[i:], y[i:]), kwargs={"method": m}) for i in range(4)
-        for m in ("idealized", "krca")]
-[fit.start() for fit in fits]
-[fit.join() for fit in fits]
-print(before == count() and max(before) > 1)
+mf.register(Steps(), name="steps")
+fits = [threading.Thread(target=fit, args=(name,), name=name) for name in inside]
+fits[0].start()
+inside["first"].wait(20)
+fits[1].start()
+[one.join() for one in fits]
+print(all(event.is_set() for event in (*inside.values(), ended)), before == count() and max(before) > 1)
 """
 
 
@@ -127,7 +152,7 @@ def test_overlapping_fits_leave_the_threads_of_blas_as_they_were():
         text=True,
         check=True,
     )
-    assert done.stdout.strip() == "True"
+    assert done.stdout.split() == ["True", "True"]
 
 
 def test_a_table_of_50_000_columns_is_learned_from_in_seconds(tmp_path, capsys):
@@ -141,8 +166,14 @@ def test_a_table_of_50_000_columns_is_learned_from_in_seconds(tmp_path, capsys):
 
 
 CALLS = {
-    "rows that a kernel cannot tell apart": lambda: mf.learn(np.ones((30, 4)), Y, method="simplenpkl"),
-    "wide indices": lambda: mf.learn(_wide(X), Y, method="euclidean", kernel=mf.kernels.Laplacian()),
+    "rows that a kernel cannot tell apart": lambda: mf.learn(
+        X, mf.Pairs([(0, 1)], [(0, 2)], n=30), method="simplenpkl", kernel=mf.kernels.RBF(1e-300)
+    ),
+    "equal rows": lambda: mf.learn(np.ones((30, 4)), Y, method="simplenpkl", kernel=mf.kernels.Linear()),
+    "wide indices": lambda: mf.kernels.Laplacian(1.0)(_wide(X)),
+    "wide indices in a fit": lambda: mf.learn(_wide(X), Y, method="krca", kernel=mf.kernels.Laplacian()).distance(
+        _wide(X)
+    ),
     "no entries": lambda: mf.learn(sp.csr_matrix((30, 4)), Y, method="krca", kernel=mf.kernels.Standardized()),
     "large numbers": lambda: mf.learn(1e100 * X, Y, method="idealized"),
     "few pairs": lambda: mf.learn(X, Y, method="kcr", n_pairs=1),
@@ -158,8 +189,25 @@ CALLS = {
         np.array([[{}, 1], [2, 3]], dtype=object), [0, 1]
     ),
     "no relevant rows": lambda: mf.tasks.hard_negatives(X, [0, 1], None),
+    "no queries": lambda: mf.tasks.retrieval_scores(mf.learn(X, Y, method="euclidean"), X, [], []),
+    "a kernel of whole numbers": lambda: mf.learn(X, mf.Chunklets(Y), method="krca", kernel=Counts()),
+    "grades that repeat a triplet for ever": lambda: mf.Triplets.from_relevance(
+        [0], [[1, 2]], 30, grades=[[1, 10**18]]
+    ),
+    "triplets without number": lambda: mf.Triplets.from_relevance([0], [[1]], 30, per_pair=10**12),
+    "distances to rows that overflow": lambda: mf.learn(
+        X * [1e-160, 1, 1, 1e150], mf.Pairs([(0, 1)], [(0, 2)], n=30), method="llr"
+    ).neighbors(1e300 * X, k=2),
     "distances beyond 1e17": lambda: mf.classics.NCA(random_state=0).fit(1e12 * X, Y),
 }
+
+
+@dataclass(frozen=True)
+class Counts(mf.Kernel):
+    """A kernel that returns whole numbers."""
+
+    def block(self, X, Y):
+        return np.rint(9 * np.asarray(mf.kernels.RBF(0.1).block(X, Y))).astype(int)
 
 
 def _wide(rows):
@@ -173,6 +221,61 @@ def _wide(rows):
 def test_a_call_is_answered_or_refused_without_raw_errors_and_warnings(call):
     with contextlib.suppress(InputError):
         CALLS[call]()
+
+
+EXTREME = {
+    "kcr on tiny rows": lambda: mf.learn(1e-160 * X, Y, method="kcr", kernel=mf.kernels.Linear()),
+    "a huge rate on large rows": lambda: mf.learn(
+        1e100 * X, Y, method="euclidean", kernel=mf.kernels.RBF(1e300)
+    ).distance(1e100 * X),
+    "simplenpkl on tiny rows": lambda: mf.learn(1e-160 * X, Y, method="simplenpkl", kernel=mf.kernels.Linear()),
+    "idealized on tiny rows": lambda: mf.learn(1e-160 * X, Y, method="idealized"),
+    "krca on tiny rows of length 1": lambda: mf.learn(
+        1e-160 * X, Y, method="krca", kernel=mf.kernels.Linear().normalized()
+    ).paired_distance(X, X),
+}
+
+
+@pytest.mark.parametrize("call", EXTREME)
+@pytest.mark.filterwarnings("ignore::metricforge.errors.ConvergenceWarning")
+def test_no_warning_of_numpy_leaves_the_library(call):
+    """Where numbers overflow or vanish, the answer is an error of ours, a note, or right; never NumPy's warning."""
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always", RuntimeWarning)
+        with contextlib.suppress(InputError, IndexError, np.linalg.LinAlgError):  # of these, the test above
+            EXTREME[call]()
+    assert [str(one.message) for one in heard if one.category is RuntimeWarning] == []
+
+
+PIPE = """
+import os, sys
+import metricforge as mf
+from metricforge.cli import main
+os.mkfifo("pipe.metric")
+os.mkfifo("rows.csv")
+try:
+    mf.load("pipe.metric")
+except mf.errors.ModelFileError:
+    print("refused")
+print(main(["learn", "rows.csv", "--label", "class"]))
+"""
+
+
+def test_a_pipe_in_the_place_of_a_file_does_not_block(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", PIPE], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.split() == ["refused", "2"]
+
+
+def test_pairs_of_equal_rows_count_as_they_are_given():
+    """Dropped pairs without a difference changed N_S and with it the weight of the others."""
+    rows = np.concatenate([X[:20], X[:1]])
+    pairs = [(i, i + 1) for i in range(0, 18, 2)], [(i, i + 3) for i in range(0, 16, 2)]
+    plain = mf.learn(rows, mf.Pairs(*pairs, n=21), method="idealized", c_similar=8.0)
+    more = mf.learn(rows, mf.Pairs([*pairs[0], (0, 20)], pairs[1], n=21), method="idealized", c_similar=8.0 * 10 / 9)
+    assert more.report.objective == pytest.approx(plain.report.objective, rel=1e-3)
+    assert more.report.similar_pairs == 10
 
 
 def test_a_number_of_directions_that_takes_for_ever_is_refused(monkeypatch):
@@ -237,20 +340,55 @@ def _header(shape):
     ("name", "content", "hint"),
     [
         ("rows.csv", b"a,b\n1,2\n3,4\n5,6\n", ["--pairs", b"i,j,similar\n0,12345678901234567890123,1\n"]),
-        ("rows.svm", b"1 2000000000:1\n0 1:1\n", []),
+        ("rows.svm", b"1 2000000000:1\n0 1:1\n1 1:2\n0 2:1\n", ["--label", "label"]),
         ("rows.npy", _header((10**9, 1000)), ["--label", b"kind\na\nb\n"]),
     ],
 )
-def test_what_no_file_should_hold_is_one_sentence_and_exit_code_two(tmp_path, capsys, name, content, hint):
+def test_what_no_file_should_hold_is_one_sentence_and_exit_code_two(tmp_path, capsys, monkeypatch, name, content, hint):
+    monkeypatch.setenv("METRICFORGE_MEMORY", "1GB")
     (tmp_path / name).write_bytes(content)
-    words = ["learn", str(tmp_path / name), "-o", str(tmp_path / "o.metric")]
-    if hint:
+    words = ["learn", str(tmp_path / name), "-o", str(tmp_path / "o.metric"), *hint]
+    if isinstance(hint[1], bytes):
         (tmp_path / "hint.csv").write_bytes(hint[1])
-        words += [hint[0], str(tmp_path / "hint.csv")]
+        words[-1] = str(tmp_path / "hint.csv")
     assert main(words) == 2
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1
     assert "fault" not in lines[0]
+
+
+MATRIX = np.eye(3)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: mf.kernels.RBF(MATRIX),
+        lambda: mf.kernels.Mixture([mf.kernels.Linear()], MATRIX),
+        lambda: mf.learn(X, Y, method="krca", seed=MATRIX),
+        lambda: mf.learn(X, mf.Chunklets(Y), method="krca", epsilon=MATRIX),
+        lambda: mf.learn(X, Y, method="euclidean").neighbors(X, k=MATRIX),
+        lambda: mf.learn(X, Y, method="idealized", nu=MATRIX),
+        lambda: mf.learn(X, Y, method="lpdesign", widths=MATRIX),
+    ],
+)
+def test_a_message_that_quotes_an_array_is_one_line(call):
+    with pytest.raises(InputError) as caught:
+        call()
+    assert "\n" not in str(caught.value)
+
+
+TWO_LINES = """
+import logging
+from metricforge.cli import main
+main(["datasets"])
+logging.getLogger("metricforge.plugins").warning("a plugin quotes an error\\nof two lines")
+"""
+
+
+def test_a_warning_of_the_shell_is_one_line():
+    done = subprocess.run([sys.executable, "-c", TWO_LINES], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines() == ["metricforge: a plugin quotes an error of two lines"]
 
 
 @pytest.mark.parametrize("tol", [1e-2, 1e-4])
@@ -264,6 +402,31 @@ def test_optimal_means_within_the_tolerance(loss, tol):
         report = mf.learn(rows, pairs, method="simplenpkl", loss=loss, tol=tol, **options).report
         if str(report["status"]) == "optimal":
             assert report["gap"] <= 1.01 * tol * abs(report["objective"])
+
+
+@pytest.mark.parametrize(
+    ("first", "n", "n_pairs", "options"),
+    [(0, 24, 40, {"C": 0.002, "B": 31.0, "n_components": None}), (1, 27, 60, {"C": 0.007})],
+)
+@pytest.mark.filterwarnings("ignore::metricforge.errors.ConvergenceWarning")
+def test_optimal_means_within_the_tolerance_for_small_weights(first, n, n_pairs, options):
+    for seed in range(first, first + 40, 2):
+        rng = np.random.default_rng(seed)
+        rows, y = rng.normal(size=(n, 3)), rng.integers(0, 3, size=n)
+        pairs = mf.Pairs.from_labels(y, n_pairs=n_pairs, seed=seed)
+        report = mf.learn(rows, pairs, method="simplenpkl", loss="squared_hinge", tol=1e-3, **options).report
+        assert report["status"] != "optimal" or report["gap"] <= 1.01e-3 * abs(report["objective"])
+
+
+@pytest.mark.filterwarnings("ignore::metricforge.errors.ConvergenceWarning")
+def test_a_limit_that_was_not_reached_is_not_the_reason_of_an_end():
+    """Where no further step is possible, the status is "stalled"."""
+    for seed in range(1, 21, 2):
+        rng = np.random.default_rng(seed)
+        n = int(rng.integers(10, 50))
+        rows, y = rng.normal(size=(n, 4)) * 10.0 ** rng.integers(-6, 7, size=4), rng.integers(0, 3, size=n)
+        report = mf.learn(rows, y, method="simplenpkl", loss="squared_hinge", tol=1e-12, max_iter=300).report
+        assert report.status != "iteration_limit" or report.n_iter == 300
 
 
 LAST = """
@@ -402,3 +565,24 @@ def test_no_value_of_an_option_gives_a_raw_error(method):
         for value in JUNK:
             with contextlib.suppress(InputError):
                 mf.learn(X[:12], Y[:12], method=method, **{**bounded, name: value})
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: mf.tasks.classify(mf.learn(X, Y, method="euclidean"), Y, X, radius=10**400),
+        lambda: mf.tasks.clusters_by_silhouette(X, tried=3),
+        lambda: mf.neighbors.graph(np.zeros((5, 1), dtype=int), n=2**60),
+        lambda: mf.neighbors.graph(np.zeros((5, 1), dtype=int), n=10**400),
+        lambda: check_memory(10**400, "an array", "take less"),
+        lambda: mf.psd.factor(np.eye(3), tol=10**400),
+        lambda: mf.space.embedding(mf.kernels.RBF(0.5), X, 5, seed=-1),
+        lambda: mf.Triplets.from_labels(Y, n_triplets=2**63),
+        lambda: mf.Triplets.from_labels(Y, n_triplets=10**400),
+        lambda: mf.Quadruplets.from_labels(Y, n_quadruplets=2**63 - 1),
+        lambda: mf.Quadruplets.from_labels(Y, n_quadruplets=10**400),
+    ],
+)
+def test_arguments_beyond_every_array_and_float_are_refused(call):
+    with pytest.raises((InputError, MemoryBudgetError)):
+        call()

@@ -14,7 +14,7 @@ import metricforge as mf
 from metricforge.kernels import RBF, Linear, Mixture, Normalized, Product, Weak
 from metricforge.problem import Solution, Status
 from metricforge.registry import registry
-from metricforge.space import LearnedKernel, represent
+from metricforge.space import ChangedKernel, LearnedKernel, represent
 from metricforge.testing import (
     check_constraint,
     check_eigensolver,
@@ -55,6 +55,7 @@ MADE = {
     "product": lambda: Product(RBF(0.2), Linear()),
     "normalized": lambda: Normalized(Linear()),
     "learned": learned,
+    "changed": lambda: ChangedKernel(learned().map, np.eye(9)[:, :4], np.eye(4)),
     "factored": lambda: LearnedKernel.of_factor(represent(RBF(0.1), example_rows("vectors")[0], 9).map, np.eye(9)[:4]),
     "simplenpkl-nystrom": extended,
     "krca-exact": in_chunklets,

@@ -35,6 +35,11 @@ class Measurements:
             self.add(key, measure())
         return self.found[json.dumps(key)]
 
+    def forget(self, key: list[Any], condition: Callable[[Any], bool]) -> None:
+        """Measure again what is kept under a key, if it meets a condition."""
+        if not self.complete and key in self and condition(self.found[json.dumps(key)]):
+            del self.found[json.dumps(key)]
+
     def add(self, key: list[Any], result: Any) -> None:
         """Keep a result."""
         self.found[json.dumps(key)] = result

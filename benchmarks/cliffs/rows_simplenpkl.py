@@ -45,6 +45,21 @@ def segment_hinge(split: int) -> dict[str, Any]:
     return segment(split, "hinge", 1e-3)
 
 
+def letter_squared(split: int) -> dict[str, Any]:
+    return letter(split, loss="squared_hinge", B=1e8, tol=1e-3)
+
+
+def letter_hinge(split: int) -> dict[str, Any]:
+    return letter(split, loss="hinge")
+
+
+def letter(split: int, **options: Any) -> dict[str, Any]:
+    X, y = mf.datasets.load("letter")
+    rows = np.random.default_rng(split).permutation(len(X))[:10_000]
+    X, y = ((X - X.mean(axis=0)) / X.std(axis=0))[rows], y[rows]
+    return learned(X, y, C=2.0, n_components=None, **options) if "B" in options else learned(X, y, **options)
+
+
 def segment(split: int, loss: str, tol: float) -> dict[str, Any]:
     X, y = mf.datasets.load("segment")
     rows = np.random.default_rng(split).permutation(len(X))[:1000]
@@ -59,13 +74,15 @@ def vehicle(split: int, loss: str, B: float) -> dict[str, Any]:
 
 
 def fit(X: Any, y: Any, loss: str, B: float, tol: float, **options: Any) -> dict[str, Any]:
+    return learned(X, y, loss=loss, B=B, C=2.0, n_components=None, tol=tol, **options)
+
+
+def learned(X: Any, y: Any, **options: Any) -> dict[str, Any]:
     pairs = mf.Pairs.from_labels(y, components=0.7, seed=0)
     started = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        metric = mf.learn(
-            X, pairs, method="simplenpkl", kernel="linear", loss=loss, B=B, C=2.0, n_components=None, tol=tol, **options
-        )
+        metric = mf.learn(X, pairs, method="simplenpkl", kernel=mf.kernels.Linear(), **options)
     report = metric.report
     gap = report.gap / max(1.0, abs(report.objective))
     seconds = time.process_time() - started

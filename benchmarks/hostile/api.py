@@ -13,7 +13,7 @@ from scipy import sparse
 import metricforge as mf
 from metricforge import kernels as k
 
-from . import hints, rows, starts, surface
+from . import hints, rows, starts, stored, surface
 from .battery import check_metric, check_reference, check_report, count, in_memory
 from .rows import Rng, Rows, pick
 from .trial import Ended, Trial, Verdict, finite
@@ -468,7 +468,7 @@ def notation(trial: Trial, rng: Rng) -> None:
 
 
 ENTRIES = [*[learn] * 20, *[kernel] * 3, *[constraints] * 2, learner, learner, rule, tasks, tasks, eigen, neighbors]
-ENTRIES += [matrices, update, update, notation, *surface.ENTRIES]
+ENTRIES += [matrices, update, update, notation, *surface.ENTRIES, *stored.ENTRIES]
 
 
 # --------------------------------------------------------------------------------------------------------------- pieces

@@ -23,7 +23,7 @@ from metricforge import kernels as k
 from .rows import Rng
 from .trial import Trial, Verdict
 from .verbs import CALLS as VERBS
-from .verbs import Call, labels, points, sized
+from .verbs import FEW, Call, labels, points, sized
 
 BUDGET = 100_000_000
 SLACK = 30_000_000
@@ -290,6 +290,109 @@ CALLS: dict[str, Call] = {
 }
 
 
+def _table(lines: Callable[[int], Any], n: int, *words: str, suffix: str = ".csv") -> Call:
+    """Run a command on a delimited file of n lines."""
+
+    @sized(n)
+    def make(size: int) -> Callable[[], Any]:
+        import gzip
+
+        from metricforge.cli import main
+
+        path = Path(os.environ["HOSTILE_FOLDER"]) / f"table{size}{suffix}"
+        text = "\n".join(lines(size)) + "\n"
+        path.write_bytes(gzip.compress(text.encode()) if suffix.endswith(".gz") else text.encode())
+        out = str(path.parent / "table.metric")
+        return lambda: main(["learn", str(path), "--label", "class", "--method", "euclidean", "-o", out, *words])
+
+    return make
+
+
+def _genes(d: int, n: int) -> Callable[[int], Any]:
+    """Return lines of a table of n rows and d columns; a table of fewer rows has few columns too."""
+
+    def lines(size: int) -> Any:
+        wide = d if size == n else 30
+        yield ",".join([*(f"gene{i}" for i in range(wide)), "class"])
+        for i in range(size):
+            yield ",".join(np.random.default_rng(i).integers(0, 9, size=wide).astype(str).tolist()) + f",k{i % 2}"
+
+    return lines
+
+
+def _words(size: int) -> Any:
+    yield "a,b,c,d,e,class"
+    for i in range(size):
+        side, day = ("left", "right", "up", "down")[i % 4], f"2020-01-{i % 28 + 1:02d}"
+        yield f"{i % 7},{side},some text {i % 40},name {i},{day},k{i % 2}"
+
+
+def _digits(size: int) -> Any:
+    yield "a,b,class"
+    for i in range(size):
+        yield f"{i % 9},{i % 7},k{i % 2}"
+
+
+@sized(60_000)
+def _asked(size: int) -> Callable[[], Any]:
+    X = points(size)
+    return lambda: mf.ask.Session(X).next()
+
+
+@sized(20_000)
+def _judged(size: int) -> Callable[[], Any]:
+    queries = list(range(min(size, 2000) // 4))
+    relevant = [[q + len(queries), q + 2 * len(queries)] for q in queries]
+    return lambda: mf.Triplets.from_relevance(queries, relevant, max(size, 200), per_pair=min(size, 2000) // 10)
+
+
+@sized(40_000, few=20_000)  # fewer rows take no compiled code: loading numba and LLVM would count as growth
+def _cells(size: int) -> Callable[[], Any]:
+    X = points(size, 16)
+    return lambda: mf.neighbors.search(X, 10, method="cells")
+
+
+@sized(60_000)
+def _index_by_kernel(size: int) -> Callable[[], Any]:
+    metric = mf.learn(points(size, 16), labels(size), method="euclidean", kernel=k.Linear())
+    return lambda: metric.index(k=5, by="kernel").search(points(50, 16), k=5)
+
+
+@sized(1500)
+def _factor(size: int) -> Callable[[], Any]:
+    A = points(size, size)
+    A = A @ A.T
+    return lambda: (mf.psd.factor(A), mf.psd.smallest_eigenvalue(A))
+
+
+WIDE = 20_000
+CALLS |= {
+    "psd.factor": _factor,
+    "learn genes.csv": _table(_genes(50_000, 6), 6),
+    "learn many genes.csv": _table(_genes(20_000, 150), 150),
+    "learn words.csv": _table(_words, 60_000),
+    "learn words.csv, categories": _table(_words, 60_000, "--categories", "b,c"),
+    "learn words.csv.gz": _table(_words, 60_000, suffix=".csv.gz"),
+    "learn long.csv": _table(_digits, 1_200_000),
+    "learn long.csv.gz": _table(_digits, 1_200_000, suffix=".csv.gz"),
+    "ask": _asked,
+    "from_relevance": _judged,
+    "neighbors.search by cells": _cells,
+    "index by kernel": _index_by_kernel,
+    **{f"learn {e.name}, wide": _learn(e.name, 150, WIDE) for e in mf.methods()},
+    "distance, wide": _used(150, "euclidean", lambda metric, A: metric.distance(A), rows=150, d=WIDE),
+    "transform, wide": _used(150, "euclidean", lambda metric, A: metric.transform(A), rows=150, d=WIDE),
+    "neighbors, wide": _used(150, "euclidean", lambda metric, A: metric.neighbors(A, k=5), rows=150, d=WIDE),
+    "save and load, wide": _used(
+        150,
+        "euclidean",
+        lambda metric, A: (metric.save(Path(os.environ["HOSTILE_FOLDER"]) / "w.metric"), len(A)),
+        rows=150,
+        d=WIDE,
+    ),
+}
+
+
 def _from_kind(method: str, kind: str) -> Call:
     @sized(6000)
     def make(size: int) -> Callable[[], Any]:
@@ -325,7 +428,8 @@ def attack(trial: Trial, rng: Rng, number: int) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             os.environ["METRICFORGE_MEMORY"] = "100GB"
-            make(200)()
+            few = getattr(make, "few", FEW)
+            make(few if size > few else size - 1)()
             call = make(size)
             os.environ["METRICFORGE_MEMORY"] = str(BUDGET)
             _measure(trial, name, call)

@@ -449,6 +449,34 @@ def vectors(rng: Rng, *, n: int | None = None, d: int | None = None, content: st
     return Rows(X, n, f"{description}, as {kind}", truth=truth, single=LOSSY.get(kind, False))
 
 
+MILD = (
+    "normal",
+    "scaled by 10^±30",
+    "columns of scales 10^±9",
+    "timestamps and binary columns",
+    "a large offset",
+    "duplicates",
+    "constant columns",
+    "some rows of zeros",
+    "binary",
+    "small whole numbers",
+    "near duplicates",
+    "rows on a line",
+    "counts",
+)
+"""Content that most calls accept."""
+
+
+def mild(rng: Rng, *, n: int | None = None) -> Rows:
+    """Draw rows that most calls accept, more often as plain arrays than others."""
+    content = pick(rng, MILD)
+    if rng.random() < 0.5:
+        return vectors(rng, n=n, content=content)
+    size = draw_size(rng)
+    A = np.asarray(CONTENT[content](rng, n or size[0], size[1]), dtype=float)
+    return Rows(A, len(A), f"{len(A)} × {A.shape[1]}, {content}", truth=A)
+
+
 def strings(rng: Rng) -> Rows:
     n = draw_size(rng)[0]
     letters = pick(rng, ["ACGT", "A", "aé漢🙂", "A\0B", "\ud800x"])

@@ -57,6 +57,13 @@ def _run(*words: str) -> tuple[int | str, str, str]:
     return code, out.getvalue(), err.getvalue()
 
 
+def quietly(*words: str) -> None:
+    """Run a command that must succeed."""
+    code, _, err = _run(*words)
+    if code != 0:
+        raise RuntimeError(f"exit {code}: {err}")
+
+
 def _site(*words: str) -> tuple[str, str]:
     """Return where a fault comes from, by running the command once more with its traceback."""
     _, _, err = _run(*words, "--debug")

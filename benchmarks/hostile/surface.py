@@ -11,7 +11,7 @@ import metricforge as mf
 from metricforge import kernels as k
 
 from . import hints, rows
-from .battery import count, in_memory
+from .battery import check_reference, check_report, count, in_memory
 from .rows import Rng, pick
 from .trial import Trial, Verdict, finite
 
@@ -22,7 +22,7 @@ CLASSICS += ["MMC_Supervised", "NCA", "RCA", "RCA_Supervised"]
 
 def _small(rng: Rng) -> rows.Rows:
     """Draw rows that most calls accept."""
-    return rows.draw(rng) if rng.random() < 0.4 else rows.vectors(rng, n=int(rng.integers(6, 30)))
+    return rows.draw(rng) if rng.random() < 0.25 else rows.mild(rng, n=int(rng.integers(6, 30)))
 
 
 def _metric(trial: Trial, rng: Rng, data: rows.Rows) -> Any:
@@ -110,6 +110,135 @@ def scores(trial: Trial, rng: Rng) -> None:
     trial.passed = True
 
 
+def searching(trial: Trial, rng: Rng) -> None:
+    """Search by cells: rows that are found must exist, have their true distances, and be in order."""
+    data = _small(rng)
+    trial.describe(f"X: {data.description}")
+    size = pick(rng, [*[1, 2, 3, data.n - 1] * 3, *NUMBERS])
+    share = pick(rng, [*[0.5, 0.95, 1.0] * 3, 0, -1, 2, float("nan"), "x"])
+    # without pynndescent, which compiles for 30 to 60 CPU seconds in a process: more than the limit of a case
+    method = pick(rng, ["cells", "cells", "auto", "cells"])
+    asked = pick(rng, [None, None, data.X])
+    found, D = trial.call(
+        f"neighbors.search(X, {size!r}, method={method!r}, recall={share!r}), {'queries' if asked is not None else ''}",
+        lambda: mf.neighbors.search(data.X, size, method=method, recall=share, queries=asked),
+    )
+    found, D = (np.asarray(in_memory(part)) for part in (found, D))
+    trial.passed = True
+    if not trial.check(finite(D), Verdict.NAN, f"neighbors.search ({method}): a distance is not finite"):
+        return
+    inside = ((found >= 0) & (found < data.n)).all()
+    if not trial.check(inside, Verdict.WRONG, f"neighbors.search ({method}) finds rows that do not exist"):
+        return
+    trial.check((np.diff(D, axis=1) >= 0).all(), Verdict.WRONG, f"neighbors.search ({method}): not in order")
+    if data.truth is not None:
+        truth = np.take_along_axis(rows.distances(data.truth), found, axis=1)
+        check_reference(trial, D, truth, single=data.single, what=f"neighbors.search ({method}): distances are off")
+
+
+def matching(trial: Trial, rng: Rng) -> None:
+    """Calibrate probabilities of matches on judged pairs, and use them."""
+    data = _small(rng)
+    trial.describe(f"X: {data.description}")
+    metric = _metric(trial, rng, data)
+    if rng.random() < 0.2:
+        hint = hints.draw(rng, data.n)
+        constraint = trial.call(f"hint: {hint.description}", hint.make)
+    else:
+        constraint = mf.Pairs.from_labels(np.arange(data.n) // 2, n_pairs=40)
+    known = trial.call("calibrate", mf.tasks.calibrate, metric, data.X, constraint)
+    precision = pick(rng, [*[0.1, 0.3, 0.5, 0.9] * 3, 1.0, 0, -1, 2, float("nan"), None, "x", True])
+    confidence = pick(rng, [*[None, 0.95, 0.5] * 3, 0, 1, -1, float("nan"), "x"])
+    odd = [[-1.0], [float("nan")], [float("inf")], "x", None, [[1.0]], []]
+    given = pick(rng, [*[[0.0], [1.0, 2.0], [1e300]] * 4, *odd])
+    P = trial.call(f"probability({given!r})", known.probability, given)
+    ok = finite(P) and (np.asarray(P) >= 0).all() and (np.asarray(P) <= 1).all()
+    trial.check(ok, Verdict.WRONG, "a probability of a match is not in [0, 1]", repr(P)[:200])
+    trial.call(f"coverage({given!r})", known.coverage, given)
+    limit = trial.call(f"threshold({precision!r}, {confidence!r})", known.threshold, precision, confidence)
+    trial.check(finite(limit), Verdict.NAN, "the threshold of matches is not finite")
+    share = trial.call("recall of the threshold", known.recall, limit)
+    trial.check(0 <= share <= 1, Verdict.WRONG, "the recall of matches is not in [0, 1]")
+    size = pick(rng, NUMBERS)
+    pairs, D = trial.call(f"candidates(k={size!r})", mf.tasks.candidates, metric, data.X, size)
+    trial.check(finite(D), Verdict.NAN, "distances of candidates are not finite")
+    ok = len(pairs) == 0 or (pairs.min() >= 0 and pairs.max() < data.n and (pairs[:, 0] != pairs[:, 1]).all())
+    trial.check(ok, Verdict.WRONG, "candidates that are no pairs of rows")
+    trial.passed = True
+
+
+def relevance(trial: Trial, rng: Rng) -> None:
+    """Draw triplets from judgements of relevance, with grades and irrelevant rows, and learn from them."""
+    n = int(rng.integers(3, 30))
+    X = rows.mild(rng, n=n)
+    trial.describe(f"X: {X.description}")
+    asked = rng.permutation(n)[: int(rng.integers(1, min(n, 6)))].tolist()
+    lists = [[row for row in rng.permutation(n)[:4].tolist() if row != query][:3] for query in asked]
+    grades: Any = [[int(rng.integers(1, 4)) for _ in one] for one in lists]
+    given: dict[str, Any] = {"queries": asked, "relevant": lists, "n": n}
+    if rng.random() < 0.5:
+        given["grades"] = grades
+    if rng.random() < 0.3:
+        given["irrelevant"] = [
+            [row for row in range(n) if row not in (query, *one)][:2] for query, one in zip(asked, lists, strict=True)
+        ]
+    if rng.random() < 0.3:
+        given["per_pair"] = pick(rng, NUMBERS)
+    if rng.random() < 0.25:
+        name = pick(rng, given)
+        junk = [None, 3, "x", [], [[]], [[n]], [[-1]], [[0.5]], [["a"]], [[float("nan")]], {0: [1]}]
+        given[name] = pick(rng, [*junk, [[10**18]] * len(asked)])
+    words = ", ".join(f"{name}={value!r}"[:120] for name, value in given.items())
+    made = trial.call(f"Triplets.from_relevance({words})", lambda: mf.Triplets.from_relevance(**given))
+    trial.passed = True
+    metric = trial.call("mf.learn by relevance", mf.learn, X.X, made, method="relevance")
+    check_report(trial, metric)
+    size = pick(rng, [1, 2, n, n + 1])
+    _, values = trial.call(
+        f"metric.neighbors(X, {size}, by='kernel')", lambda: metric.neighbors(X.X, size, by="kernel")
+    )
+    values = np.asarray(in_memory(values))
+    trial.check(finite(values), Verdict.NAN, "scores are not finite")
+    trial.check((np.diff(values, axis=1) <= 0).all(), Verdict.WRONG, "scores are not in order")
+    E = in_memory(trial.call("transform", metric.transform, X.X))
+    trial.check(finite(E), Verdict.NAN, "transform of relevance is not finite")
+
+
+def chunked(trial: Trial, rng: Rng) -> None:
+    """Learn from and ask with dask arrays: what is answered must be what rows in memory give."""
+    import dask.array as da
+
+    data = rows.mild(rng, n=int(rng.integers(4, 40)))
+    A = data.truth
+    if A is None:
+        return
+    n, d = A.shape
+    X = da.from_array(A, chunks=(int(rng.integers(1, n + 1)), int(rng.integers(1, d + 1))))
+    trial.describe(f"X: {data.description.partition(',')[0]}, {data.description}, in chunks {X.chunks}")
+    method = pick(rng, [entry.name for entry in mf.methods()])
+    made = pick(rng, [None, k.Linear(), k.RBF("median")])
+    hint = hints.plain(rng, n, method)
+    constraint = trial.call(f"hint: {hint.description}", hint.make)
+    lazy = trial.call(
+        f"mf.learn(dask, {method!r}, {made!r})", lambda: mf.learn(X, constraint, method=method, kernel=made)
+    )
+    D = trial.call("lazy distance", lambda: in_memory(lazy.distance(X)))
+    trial.check(finite(D), Verdict.NAN, "distances of chunks are not finite")
+    E = trial.call("lazy transform", lambda: in_memory(lazy.transform(X)))
+    trial.check(finite(E), Verdict.NAN, "transform of chunks is not finite")
+    size = pick(rng, [1, n, n + 1])
+    indices, near = trial.call(f"lazy neighbors, k={size}", lambda: tuple(map(in_memory, lazy.neighbors(X, k=size))))
+    trial.check(finite(near), Verdict.NAN, "neighbors among chunks: a distance is not finite")
+    trial.check(((indices >= 0) & (indices < n)).all(), Verdict.WRONG, "neighbors among chunks that do not exist")
+    path = trial.folder / "lazy.metric"
+    trial.call("save", lazy.save, path)
+    copy = trial.call("load", mf.load, path)
+    again = in_memory(trial.call("distance of the loaded copy", copy.distance, A))
+    here = in_memory(trial.call("distance of rows in memory", lazy.distance, A))
+    trial.check(np.array_equal(again, here), Verdict.WRONG, "a loaded copy of a lazy fit measures other distances")
+    trial.passed = True
+
+
 def classics(trial: Trial, rng: Rng) -> None:
     """Fit an estimator with metric-learn's name, on rows and labels or on tuples of rows."""
     data = _small(rng)
@@ -134,4 +263,4 @@ def classics(trial: Trial, rng: Rng) -> None:
     trial.passed = True
 
 
-ENTRIES = [compare, index, scores, scores, scores, classics, classics]
+ENTRIES = [compare, index, scores, scores, scores, classics, classics, searching, matching, relevance, chunked]

@@ -23,6 +23,13 @@ def prepare(folder: Path) -> None:
     """Save a metric for the commands that use one."""
     X = np.random.default_rng(0).normal(size=(20, 3))
     mf.learn(X, np.arange(20) % 2, method="krca").save(folder / "saved.metric")
+    mf.learn(X, np.arange(20) % 2, method="relevance").save(folder / "scores.metric")
+    # a metric that knows its table: categories, dates, missing cells, labels and identifiers
+    rows = [f"r{i},{v[0]:.4g},{v[1]:.4g},{'uvw'[i % 3]},2020-01-{i + 1:02d},k{i % 2}" for i, v in enumerate(X)]
+    rows[3] = rows[3].replace(",v,", ",,") if ",v," in rows[3] else rows[3]
+    (folder / "learned.csv").write_text("\n".join(["id,a,b,kind,day,class", *rows]) + "\n")
+    known = ["--label", "class", "--id", "id", "--method", "krca", "-o", str(folder / "table.metric")]
+    shell.quietly("learn", str(folder / "learned.csv"), *known)
     import pyarrow.parquet  # noqa: F401
     import zarr  # noqa: F401
 
@@ -413,6 +420,71 @@ def typed(trial: Trial, rng: Rng, folder: Path) -> None:
     shell.run(trial, *odd)
 
 
+def verbs(trial: Trial, rng: Rng, folder: Path) -> None:
+    """Use saved metrics on a later table that has odd cells, rows or columns, with hints and odd options."""
+    n = int(pick(rng, [1, 2, 3, 12, 12, 12, 40]))
+    head = ["id", "a", "b", "kind", "day", "class"]
+    table = [
+        [f"r{i}", *(f"{v:.4g}" for v in rng.normal(size=2)), "uvw"[i % 3], f"2020-02-{i % 28 + 1:02d}", f"k{i % 2}"]
+        for i in range(n)
+    ]
+    for _ in range(int(rng.choice([0, 0, 1, 2]))):
+        cell = pick(rng, CELLS)
+        table[int(rng.integers(n))][int(rng.integers(6))] = cell
+        trial.describe(f"cell {cell[:30]!r}")
+    if rng.random() < 0.2:
+        change = pick(rng, ["a column less", "columns in another order", "one name twice", "another name", "no names"])
+        trial.describe(change)
+        order = [*range(6)] if change != "columns in another order" else rng.permutation(6).tolist()
+        order = order[:-2] if change == "a column less" else order
+        head = [["a" if change == "one name twice" and c == 2 else head[c] for c in order]][0]
+        head = ["z" if change == "another name" and name == "b" else name for name in head]
+        table = [[row[c] for c in order] for row in table]
+        head, table = (table[0], table[1:] or table) if change == "no names" else (head, table)
+    data = folder / "later.csv"
+    data.write_text(_text(head, table), encoding="utf-8", errors="surrogatepass")
+    pairs = folder / "pairs.csv"
+    pairs.write_text(RELATIONS[pick(rng, [*["plain"] * 8, *RELATIONS])])
+    metric = str(trial.folder / pick(rng, [*["table.metric"] * 6, "saved.metric", "scores.metric"]))
+    hint = pick(rng, [["--label", "class"], ["--pairs", str(pairs)], ["--groups", "class"], ["--target", "a"], []])
+    size = str(pick(rng, [*[1, 2, 3, n] * 3, n + 1, 0, -1, 10**9, "x"]))
+    known = str(trial.folder / "learned.csv")
+    ids = pick(rng, [*[[]] * 5, *[["--id", "id"]] * 5, ["--id", "nothing"]])
+    more = pick(rng, [[], ["--exclude-self"], ["--by", "kernel"]])
+    commands: dict[str, list[str]] = {
+        "evaluate": ["evaluate", metric, str(data), *hint, *pick(rng, [[], ["--by", "kernel"]])],
+        "classify": ["classify", metric, str(data), "-k", size],
+        "classify among": ["classify", metric, str(data), "-k", size, "--among", known, "--label", "class"],
+        "classify by kernel": [
+            *("classify", metric, str(data), "--rule", "kernel", "--radius"),
+            str(pick(rng, ["1.0", "0", "-1", "nan", "learned", "none", "1e300", "x"])),
+        ],
+        "cluster": ["cluster", metric, str(data), "-k", size, *hint],
+        "cluster, any number": ["cluster", metric, str(data), *hint],
+        "match": [
+            *("match", metric, str(data), "--pairs", str(pairs), "-k", size),
+            *("--precision", str(pick(rng, ["0.1", "0.5", "0.95", "0", "2", "nan", "x"]))),
+            *pick(rng, [[], ["--confidence", "0"], ["--confidence", "2"]]),
+        ],
+        "neighbors": ["neighbors", metric, str(data), "-k", size, *more],
+        "neighbors among": ["neighbors", metric, str(data), "-k", size, "--among", known],
+        "transform": ["transform", metric, str(data)],
+        "distance": ["distance", metric, str(data), *pick(rng, [[], [known], [str(data), "--paired"], ["--paired"]])],
+        "index": ["index", metric, str(data), "-k", size, "--folder", str(folder / "index")],
+        "info": ["info", pick(rng, [metric, str(data), str(folder)])],
+        "compare": ["compare", str(data), *hint, "--folds", pick(rng, ["2", "0", "1", "x"]), "--kernel", "linear"],
+    }
+    what = pick(rng, commands)
+    words = commands[what]
+    if what not in ("evaluate", "info", "compare"):
+        suffix = pick(rng, [*[".csv", ".npy", ".parquet", ".tsv"] * 3, ".xyz"])
+        words += pick(rng, [[], [], ["-o", str(folder / f"out{suffix}")]])
+    if what not in ("info", "compare"):
+        words += ids
+    shell.run(trial, *words, *pick(rng, [[], [], ["--json"]]))
+    trial.passed = True
+
+
 def page(trial: Trial, rng: Rng, folder: Path) -> None:
     """Markup in names and labels must be escaped in the report."""
     evil = "<script>alert(1)</script>"
@@ -441,5 +513,6 @@ ATTACKS = [
     *[relations] * 4,
     *[settings] * 3,
     *[typed] * 3,
+    *[verbs] * 16,
     page,
 ]

@@ -116,6 +116,7 @@ class Trial:
         self.poisoned = False
         self.passed = False
         self.figures: dict[str, float] = {}
+        self.given: list[tuple[np.ndarray, bytes]] = []
         self.file = (folder / DESCRIPTION_FILE).open("w", encoding="utf-8", errors="replace")
 
     def describe(self, text: str) -> None:
@@ -141,6 +142,7 @@ class Trial:
         ``foreign`` are exceptions of the campaign's own code, for instance in a kernel, which the library propagates.
         """
         self.describe(what)
+        self.given += [(a, a.tobytes()) for a in (*args, *options.values()) if isinstance(a, np.ndarray)]
         try:
             with self.listening(what):
                 return function(*args, **options)
@@ -151,6 +153,10 @@ class Trial:
         except BaseException as error:
             self.judge(what, error)
             raise Ended from None
+        finally:
+            if any(array.tobytes() != before for array, before in self.given):
+                self.find(Verdict.WRONG, "a call changed an array that was given", what)
+                self.given.clear()
 
     def judge(self, what: str, error: BaseException) -> None:
         """Record an exception: a refusal if it is from ``metricforge.errors``, else a finding."""

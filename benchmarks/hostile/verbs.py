@@ -28,11 +28,11 @@ def labels(n: int) -> Any:
     return np.arange(n) % 3
 
 
-def sized(n: int) -> Callable[[Any], Call]:
-    """Mark a call with the number of rows that it is measured with."""
+def sized(n: int, few: int = FEW) -> Callable[[Any], Call]:
+    """Mark a call with the number of rows that it is measured with, and with the few that load its modules."""
 
     def mark(make: Any) -> Call:
-        make.n = n
+        make.n, make.few = n, few
         return make  # type: ignore[no-any-return]
 
     return mark

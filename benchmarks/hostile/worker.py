@@ -72,8 +72,8 @@ PARTS = {
     "certificates": Part(600),
     "invariances": Part(600),
     "files": Part(10_000),
-    "tables": Part(500),
-    "memory": Part(158, 120, numbered=True, alone=True),
+    "tables": Part(750),
+    "memory": Part(188, 120, numbered=True, alone=True),
     "faults": Part(60, 180, numbered=True, alone=True),
     "soak": Part(1, 1800, numbered=True, alone=True),
 }
