@@ -51,6 +51,7 @@ class Solved:
     spread: Array | None = None
 
 
+@_rows.quiet()
 def solve(plan: Plan, rows: Any, relations: Relations, *, rank: str | int, seed: int, step: Any = None) -> Solved:
     """Solve a plan on checked rows, from relations that its solver accepts."""
     spread = None if _measures_columns(plan.kernel) else _spread(rows, plan.kernel)
@@ -76,6 +77,7 @@ def _check_memory(plan: Plan, space: Space, relations: Relations) -> None:
     )
 
 
+@_rows.quiet()
 def fit(
     plan: Plan,
     rows: Any,

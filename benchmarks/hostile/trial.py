@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import sys
 import traceback
@@ -84,6 +85,11 @@ class Outcome:
         return cls(**{**made, "verdict": Verdict(made["verdict"]), "findings": found})
 
 
+def without_folders(text: str) -> str:
+    """Return a text with absolute paths shortened to the names of the files: the folders are those of one machine."""
+    return re.sub(r"""(?<![\w./])(?:/[^/\s"']+)+/([^/\s"']+)""", r"\1", text)
+
+
 class Ended(Exception):  # noqa: N818 - it ends a case, it is no error
     """Ends a case after a refusal or a recorded failure."""
 
@@ -126,7 +132,7 @@ class Trial:
         self.file.flush()
 
     def find(self, verdict: Verdict, site: str, detail: str = "") -> None:
-        self.findings.append(Finding(verdict, site, detail[:1500]))
+        self.findings.append(Finding(verdict, site, without_folders(detail)[:1500]))
 
     def check(self, holds: Any, verdict: Verdict, site: str, detail: str = "") -> bool:
         if not holds:

@@ -22,13 +22,9 @@ def writing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     target = Path(path).resolve()  # replace the target of a link, not the link
     check_writable(target)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
-    try:
+    try:  # a signal may arrive as soon as the file exists
         # permissions of any new file; mkstemp would make it private
-        handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-    except OSError as error:
-        raise _refusal(target, error) from None
-    try:
-        with os.fdopen(handle, "w+b") as file:
+        with os.fdopen(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666), "w+b") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -285,8 +285,9 @@ def store(X: Any, path: str | os.PathLike[str], names: Sequence[str]) -> None:
     begin = _WRITERS[target.suffix.lower()]
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
     try:
-        X, writer = begin(X, temporary, tuple(names))
-        cluster.compute(da.store(X, writer, lock=False, compute=False))
+        with cluster.finishing() as pool:
+            X, writer = pool.submit(begin, X, temporary, tuple(names)).result()
+            cluster.compute(da.store(X, writer, lock=False, compute=False))
         temporary.replace(target)
     except BaseException as error:
         with contextlib.suppress(OSError):

@@ -13,7 +13,7 @@ import uuid
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from functools import lru_cache
@@ -247,6 +247,20 @@ def compute(*lazy: Any) -> tuple[Any, ...]:
                 return tuple(_fetched(at, collection) for collection in computed)
         finally:
             _release(computed, keep=lazy)
+
+
+@contextmanager
+def finishing() -> Iterator[ThreadPoolExecutor]:
+    """Run the tasks of this process in a pool; tasks that run are finished before an exception leaves the block.
+
+    Otherwise an interrupted writer could remove its files while tasks in other threads still write.
+    """
+    import dask
+    from dask.system import CPU_COUNT
+
+    threads = dask.config.get("num_workers", None) or CPU_COUNT
+    with ThreadPoolExecutor(threads) as pool, dask.config.set(pool=dask.config.get("pool", None) or pool):
+        yield pool
 
 
 def kept(*lazy: Any) -> tuple[Any, ...]:

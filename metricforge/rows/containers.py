@@ -65,8 +65,8 @@ def column_names(X: Any) -> tuple[str, ...] | None:
     return names if names and all(isinstance(name, str) for name in names) else None
 
 
-def quiet() -> Any:
-    """Return a context without NumPy's warnings; whoever uses the numbers checks that they are finite.
+def quiet() -> np.errstate:
+    """Return a context, or a decorator, without NumPy's warnings; whoever uses the numbers checks that they are finite.
 
     It holds for the current thread only, so that what runs in another thread or in a task enters its own.
     """

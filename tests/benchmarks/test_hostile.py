@@ -8,7 +8,7 @@ from importlib import import_module
 import pytest
 
 from benchmarks.hostile import bounded
-from benchmarks.hostile.trial import GOOD, Outcome, Verdict
+from benchmarks.hostile.trial import GOOD, Outcome, Verdict, without_folders
 from benchmarks.hostile.worker import PARTS, Worker
 
 
@@ -20,6 +20,11 @@ def test_no_case_of_the_bounded_campaign_finds_an_error(part, cases):
     counts = campaign.counts[part]
     assert sum(counts[verdict] for verdict in GOOD) == counts.total() > 0  # a slow machine runs fewer
     assert counts[Verdict.REFUSED] > 0 or counts.total() < cases or part == "certificates"  # the cases are hostile
+
+
+def test_a_finding_names_files_without_their_folders():
+    text = 'File "/home/someone/lib/python3.11/threads.py", line 25, 3/4 of a/b.py, https://a.org/b/c'
+    assert without_folders(text) == 'File "threads.py", line 25, 3/4 of a/b.py, https://a.org/b/c'
 
 
 def test_a_case_depends_on_its_name_only():

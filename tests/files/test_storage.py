@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+
+import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
@@ -137,3 +142,29 @@ def test_a_header_that_declares_the_world_is_refused(tmp_path):
     zarr.create_array(str(tmp_path / "rows.zarr"), shape=(10**15, 3), chunks=(10**6, 3), dtype="f8")
     with pytest.raises(InputError, match=r"declares 1000000000000000 rows of 3 columns, which would be \d+ chunks"):
         storage.open_rows(tmp_path / "rows.zarr")
+
+
+@pytest.mark.parametrize("kind", ["npy", "parquet", "zarr"])
+def test_an_interrupted_store_ends_its_tasks_and_leaves_nothing(tmp_path, kind):
+    began, ended = [], []
+
+    def slow(block):
+        began.append(1)
+        if len(began) == 3:
+            os.kill(os.getpid(), signal.SIGALRM)  # Python's handler runs in the main thread
+        time.sleep(0.2)
+        ended.append(1)
+        return block
+
+    def ring(*_):
+        raise KeyboardInterrupt
+
+    X = da.from_array(rows(400), chunks=(20, -1)).map_blocks(slow, dtype=float, meta=np.empty((0, 0)))
+    before = signal.signal(signal.SIGALRM, ring)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            storage.store(X, tmp_path / f"out.{kind}", ["a", "b", "c"])
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert 3 <= len(began) == len(ended) < 20
+    assert list(tmp_path.iterdir()) == []

@@ -71,3 +71,19 @@ def test_extreme_options_give_finite_answers_or_are_refused(method):
     few = {"max_iter": 20} if "max_iter" in {f.name for f in fields(solver)} else {}
     failures = [f"{options!r:.120}: {what}" for options in cases(solver) if (what := failure(method, few | options))]
     assert not failures, "\n".join(failures)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("method", [entry.name for entry in mf.methods()])
+def test_a_start_that_overflows_is_refused_or_learned_from_without_a_warning(method, kernel):
+    from metricforge_plugins.lpdesign.bases import Projected
+
+    base = {"linear": mf.kernels.Linear(), "rbf": mf.kernels.RBF(1.0)}[kernel]
+    start = base + Projected(base, direction=(-1e308, 1e308, 1.0))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            found = mf.learn(10 * X, Y, method=method, kernel=start).distance(X)
+    except InputError:
+        return
+    assert np.isfinite(found).all()
