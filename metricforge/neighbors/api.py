@@ -127,7 +127,8 @@ def _found_on_dask(
     if queries is None and (method == "cells" or (method == "auto" and choice.prefers_cells(X, recall))):
         from .cell_chunks import cells_across
 
-        found = cells_across(X, check_k(k, X.shape[0], exclude_self=True), recall, whole_number(seed, "seed", 0))
+        k = check_k(k, X.shape[0], exclude_self=True)
+        found = cells_across(as_vectors(X, "X"), k, recall, whole_number(seed, "seed", 0))
         if found is not None:
             return found
         method = "exact"

@@ -109,3 +109,11 @@ def test_chunks_of_unknown_size_are_named(rng):
     rows = da.from_array(rng.normal(size=(9, 2)), chunks=(3, -1))
     with pytest.raises(InputError, match=r"^X is a dask array with unknown chunk sizes; call X.compute_chunk_sizes"):
         neighbors.search(rows[rows[:, 0] > 0], 1)
+
+
+@pytest.mark.parametrize("value", [1.7e308, 1e160, np.nan])
+@pytest.mark.parametrize("method", ["cells", "exact"])
+def test_rows_on_dask_that_have_no_distances_are_refused(method, value):
+    X = da.from_array(np.array([[value], [1.0], [2.0], [3.0]]), chunks=(2, -1))
+    with pytest.raises(InputError, match=r"overflow|NaN"):
+        neighbors.search(X, 1, method=method, recall=0.5)[1].compute()
