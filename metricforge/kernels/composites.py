@@ -275,6 +275,7 @@ class Weak(Transformed):
         d = X.shape[1]
         if self.feature >= d:
             raise InputError(f"feature={self.feature} but {name} has {d} columns (0 .. {d - 1}); choose one of them")
+        self.kernel.validate(np.empty((0, 1)), f"column {self.feature} of {name}")
 
     def transform(self, X: Any) -> Any:
         """Return the column as a dense (n, 1) array."""

@@ -1322,3 +1322,30 @@ def test_an_end_before_the_tolerance_and_the_limit_has_its_own_status(monkeypatc
         report = mf.learn(X, y, method="lpdesign", cone="dd", tol=1e-15, max_iter=300).report
     assert report.status == "stalled"
     assert report.n_iter < 300
+
+
+@pytest.mark.parametrize("by", ["std", "range"])
+@pytest.mark.parametrize("bases", ["weak", "weak+directions"])
+def test_standardised_bases_are_standardised_on_their_own_line(bases, by):
+    X = np.random.default_rng(0).normal(size=(40, 3)) * [1, 10, 100] + 1000
+    kernel = mf.kernels.Standardized(mf.kernels.Polynomial(2), by=by)
+    metric = mf.learn(X, np.arange(40) % 2, method="lpdesign", kernel=kernel, bases=bases)
+    lines = metric.kernel.kernels
+    assert any(isinstance(line, Projected) for line in lines) == (bases == "weak+directions")
+    for line in lines:
+        column = line.transform(X)
+        scaled = line.kernel.transform(column)
+        assert scaled.shape == (40, 1)
+        shift, size = (column.mean(), column.std()) if by == "std" else (column.min(), np.ptp(column))
+        assert np.allclose(scaled, (column - shift) / size)
+        assert np.allclose(line(X), (scaled @ scaled.T + 1) ** 2)
+
+
+def test_a_kernel_that_cannot_be_used_on_one_feature_is_refused():
+    X, y = np.random.default_rng(0).normal(size=(20, 4)), np.arange(20) % 2
+    weak = mf.kernels.Weak(mf.kernels.Linear(), feature=3)
+    for kernel in (weak, mf.kernels.RBF(1.0, base=weak), mf.kernels.Standardized(weak), mf.learn(X, y, method="krca")):
+        with pytest.raises(InputError, match="one feature at a time"):
+            mf.learn(X, y, method="lpdesign", kernel=kernel)
+    with pytest.raises(InputError, match="column 1 of X has 1 columns"):
+        mf.kernels.Weak(weak, feature=1)(X)

@@ -71,6 +71,7 @@ class Projected(Transformed):
         """Raise when X has another number of columns."""
         if X.shape[1] != len(self.direction):
             raise InputError(f"{name} has {X.shape[1]} columns, but the direction has {len(self.direction)}")
+        self.kernel.validate(np.empty((0, 1)), f"a direction of {name}")
 
     def transform(self, X: Any) -> Any:
         """Return (x − o)'v as an (n, 1) array."""
@@ -152,8 +153,10 @@ def directed_kernels(
         # if rows differ by rounding only, blocks of another shape would compute another kernel
         size = float((abs(sample) @ np.abs(v)).max())
         if extent > SMALLEST_RANGE * size:
-            # a kernel with a rate depends on differences only, so that it may be measured from any row
-            shifted = isinstance(family.kernel, RateKernel) and size > LARGE_OFFSET * extent
+            # kernels of differences, and those that subtract the mean, may be measured from any row
+            shifted = isinstance(family.kernel, Standardized) or (
+                isinstance(family.kernel, RateKernel) and size > LARGE_OFFSET * extent
+            )
             point = tuple(origin.tolist()) if shifted else ()
             made.extend(Projected(part, direction=tuple(v), origin=point) for part in family.on(column))
     return made
@@ -173,8 +176,19 @@ class _Family:
         if isinstance(self.kernel, RateKernel):
             assert isinstance(typical, RateKernel)
             self.rate = float(self.kernel.gamma) / float(typical.gamma)
+        if isinstance(self.kernel, Standardized):  # measured on all columns, and on each line again
+            self.kernel = replace(self.kernel, mean=None, spread=None)
+        try:
+            self.kernel.validate(np.empty((0, 1)), "a row of one feature")
+        except InputError as error:
+            raise InputError(
+                f"kernel must take one feature at a time ({error}); give another kernel, or kernels on all features, "
+                "for instance bases=[mf.kernels.RBF(0.1), mf.kernels.RBF(1.0)]"
+            ) from None
 
     def on(self, column: Array) -> list[Kernel]:
+        if isinstance(self.kernel, Standardized):
+            return [self.kernel.resolve(column)]
         if not isinstance(self.kernel, RateKernel):
             return [self.kernel]
         typical = replace(self.kernel, gamma="median").resolve(column)
