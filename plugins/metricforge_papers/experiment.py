@@ -59,6 +59,7 @@ class Run:
         self.carried: list[Cell] = []
         self.resumed_seconds = 0.0  # CPU time of the jobs that were read from the file
         self._log: list[list[Any]] = []  # what the current job has added
+        self._named: set[str] = set()  # the jobs so far, by which the file knows them
 
     @property
     def command(self) -> str:
@@ -80,7 +81,12 @@ class Run:
         try:
             for step, job in enumerate(jobs):
                 registry.step(Event(task, step, len(jobs)))
-                if (key := repr(job)) in done:
+                key = repr(job)
+                if resumable:
+                    if key in self._named:  # the file would give it the numbers of the other
+                        raise ValueError(f"two jobs of {task} are called {key}")
+                    self._named.add(key)
+                if key in done:
                     self._replay(done[key])
                     continue
                 self._log, start = [], time.process_time()
