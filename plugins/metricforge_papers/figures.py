@@ -134,6 +134,7 @@ def classics(rows: Sequence[Row]) -> str:
 
 def lpdesign_quality(cells: Sequence[Row]) -> str:
     """Count the sets on which the default and the tuned mixtures have as many triplets right as ITML."""
+    cells = [cell for cell in cells if cell["measure"] == "percent correct"]
     right = {(cell["row"], cell["column"]): round(cell["ours"], 1) for cell in cells}
     sets = [row for row, column in right if column == "ITML"]
     default, directions, weak = (

@@ -11,6 +11,7 @@ from metricforge_papers import checking, figures, pages
 from metricforge_papers.entries import ENTRIES
 from metricforge_papers.result import Result
 
+from benchmarks.run import BUSY
 from metricforge.shell import main as cli
 
 ROOT = Path(__file__).parents[2]
@@ -182,6 +183,61 @@ def test_the_wine_of_the_readme_is_that_of_the_demonstration():
 
     stored = json.loads((RESULTS / "wine.json").read_text())["rows"]
     assert [dict(zip(wine.COLUMNS, row, strict=True)) for row in wine.run().rows] == stored
+
+
+CELLS = {
+    # file: the columns that a row of the README, or its paragraph, reads in it
+    "first-call": {"gain", "half", "hints", "metric", "mf.learn ahead by", "sets"},
+    "idealized-solvers": {"N", "solver", "CPU s"},
+    "kcr-scale": {"set", "landmarks", "validated %", "raw 3-NN %", "CPU s"},
+    "krca-append": {"n_A", "mf.learn ÷ metric.update"},
+    "krca-scale": {"rows", "CPU seconds", "peak, GB"},
+    "lpdesign-lp": {"n", "solver", "ratio (CPU)"},
+    "lpdesign-figure3": {"measure", "row", "column", "ours", "std", "repeats"},
+    "simplenpkl-million": {"rows", "eigensolver", "all, CPU s", "peak GB"},
+    "classics": {"rows", "method", "peer", "ratio", "ratio of whole", "peer objective", "our objective"},
+    "simplenpkl-eigen": {"data", "r", "eigensolver", "CPU s", "× ARPACK with checks"},
+    "knn": {"data", "search", "CPU s"},
+    "gram": {"kernel", "d", "scikit-learn / ours"},
+    "million": {"method", "together GB"},
+    "dask": {"pass", "one worker / NumPy"},
+    "out-of-core": {"method", "file GB", "restarted"},
+    "wine": {"rows held out", "wrong", "1-NN error %", "standard error", "ARI of k-means"},
+}
+BY_THE_CLOCK = {"gram": "scikit-learn / ours", "dask": "one worker / NumPy"}
+"""Columns among these that depend on the load; the other times are CPU times."""
+
+
+class Watched(dict):
+    """A row of a results file that notes which of its cells are read."""
+
+    def __init__(self, row, read):
+        super().__init__(row)
+        self.read = read
+
+    def __getitem__(self, key):
+        self.read.add(key)
+        return super().__getitem__(key)
+
+
+@pytest.mark.parametrize(
+    "figure", [f for f in (*figures.FIGURES, figures.PARAGRAPH) if isinstance(f, figures.Figure)], ids=lambda f: f.name
+)
+def test_the_cells_of_every_figure(figure):
+    """Each figure reads the cells named here; none that depends on the load comes from a run at a load above 2."""
+    folder, rows = (ROOT / "docs" / "results", "cells") if figure.paper else (RESULTS, "rows")
+    content = json.loads((folder / f"{figure.name}.json").read_text())
+    read = set()
+    figure.say([Watched(row, read) for row in content[rows]])
+    assert read == CELLS[figure.name]
+    clock = read & {BY_THE_CLOCK.get(figure.name)}
+    assert not clock or max(content["load"]) <= BUSY
+    assert not [column for column in read - clock if re.search(r"\bwall\b|(?<!CPU) s$|(?<!CPU) seconds$", column)]
+
+
+def test_all_files_of_the_readme_are_named():
+    names = {f.name for f in (*figures.FIGURES, figures.PARAGRAPH) if isinstance(f, figures.Figure)}
+    assert names == set(CELLS)
 
 
 def test_a_new_benchmark_result_needs_its_row_only(copy, capsys):
