@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from metricforge_papers import appending, defaults, idealized, krca, lpdesign, pages, programs, simplenpkl, ways
+from metricforge_papers.dominated import least_row_sum
 from metricforge_papers.entries import ENTRIES, find, reproduce
 from metricforge_papers.experiment import DEFAULT, Run
 from metricforge_papers.printed import paper_file, printed
@@ -409,6 +410,24 @@ def test_an_interrupted_run_continues(no_data, tmp_path, monkeypatch):
     assert [fit["seed"] for fit in fits] == [2, 5, 6, 7]  # of another seed: nothing is kept
 
 
+def test_two_jobs_of_one_name_are_refused(tmp_path):
+    """The file of an interrupted run would give one the numbers of the other, as it once did in idealized's Table 4."""
+    run = Run("idealized", "table4", 2, partial=tmp_path / "partial.jsonl")
+    for name, seed in run.each([("toy", 0), ("toy", 1)]):
+        run.add("error %", f"{name}, linear", "learned", float(seed))
+    with pytest.raises(ValueError, match=r"two jobs of idealized table4 are called \('toy', 0\)"):
+        list(run.each([("toy", 0)]))
+    assert run.samples == {("error %", "toy, linear", "learned"): [0.0, 1.0]}
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: f"{e.paper}-{e.name}")
+def test_no_repeat_is_counted_twice(entry):
+    told = json.loads((RESULTS / f"{entry.paper}-{entry.name}.json").read_text())
+    for cell in told["cells"]:
+        most = lpdesign.ORDER_SPLITS if cell["measure"] == lpdesign.ORDER else told["repeats"]
+        assert cell["repeats"] <= most, cell
+
+
 def test_numbers_of_other_libraries_are_kept(no_data, tmp_path):
     peer = Cell("error %", "toy, linear", "Xing", 5.0, 1.0, 7, 9.83)
     failed = "Xing on wine, split 3: TimeoutError: over 60 s"
@@ -548,6 +567,24 @@ def test_ways_are_judged_by_pairs_and_by_labels():
     shapes = dict(ways.shapes(E, 2))
     np.testing.assert_allclose(np.linalg.norm(shapes["all columns, rows of norm 1"], axis=1), 1)
     assert shapes["one for each class, rows as they are"].tolist() == [[4, 3], [0, 0]]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_dominance_leaves_of_mixtures(seed):
+    """The bound by multipliers is below the least largest sum of a row by cvxpy, and near it where it exceeds 1."""
+    import cvxpy as cp
+
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(12, 3)) * (0.7, 2.0, 9.0)[seed % 3]
+    grams = np.stack([mf.kernels.RBF(rate)(X[:, [d]]) for d in range(3) for rate in (0.5, 2.0)])
+    others = grams * ~np.eye(12, dtype=bool)
+    weights = cp.Variable(6)
+    K = sum(weights[p] * others[p] for p in range(6))
+    problem = cp.Problem(cp.Minimize(cp.max(cp.sum(cp.abs(K), axis=1))), [cp.sum(weights) == 1])
+    least = problem.solve(solver="CLARABEL")
+    bound = least_row_sum(grams)
+    assert bound <= least * (1 + 1e-6)
+    assert (bound > 1) == (least > 1)
 
 
 def test_splits_are_disjoint_and_scaled_on_the_training_part():
