@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from metricforge import datasets
 from metricforge.constraints import Triplets
 from metricforge.errors import ConvergenceWarning, SolverError
-from metricforge.kernels import RBF, Kernel, Polynomial
+from metricforge.kernels import RBF, Kernel, Mixture, Polynomial
 from metricforge.learning import learn
 from metricforge.metric import Metric
 from metricforge.pages import plotting
@@ -458,6 +458,7 @@ def add_printed_program(run: Run, name: str, s: int, part: dict[str, Array]) -> 
         return
     run.add(PERCENT, name, AS_PRINTED, percent(metric.kernel, part))
     run.add(GAP, name, AS_PRINTED, metric.report.gap / max(1.0, abs(metric.report.objective)))
+    assert isinstance(metric.kernel, Mixture)
     grams = np.stack([np.asarray(kernel(part["X"])) for kernel in metric.kernel.kernels])
     run.add(SUMS, name, AS_PRINTED, least_row_sum(grams))
 
