@@ -18,7 +18,7 @@ RBF = mf.kernels.RBF
 
 
 def case(seed: int):
-    """Rows, triples, bases (one of them indefinite), penalties, and whether white is allowed."""
+    """Rows, triples, bases, penalties, and whether white is allowed; weights may have any sign."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(10, 22))
     y = rng.integers(2, size=n)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from pathlib import Path
 
@@ -59,6 +60,18 @@ def test_options_of_kcr(shown):
     assert f"| {shown} | {found['cases']} | {found['objective above the optimum, worst']} |" in text
     assert f"| {found['within tol'].split(' of ')[0]} |" in text.split(f"| {shown} |")[1][:80]
     assert len(KCR_OPTIONS) == len(rows("kcr-options"))
+
+
+def test_the_cauchy_window_of_kcr():
+    notes = json.loads((ROOT / "benchmarks" / "results" / "kcr-options.json").read_text())["notes"]
+    (note,) = [note for note in notes if "direct search gains" in note]
+    near, cases, far, gain = re.findall(r"[\d.]+(?:e-\d+)?", note)
+    text = page("methods/kcr.md")
+    assert f"In {cases} of its cases the difference is at most {near}." in text
+    whole = row("kcr-options", option='window="cauchy", by a direct search')
+    worst = whole["objective above the optimum, worst"]
+    assert far == "3"
+    assert f"lowers the objective by at most {gain} in these three and {worst} in all {whole['cases']}" in text
 
 
 def test_the_linear_loss_of_simplenpkl():
