@@ -49,7 +49,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry("idealized", "figure1", "kernel matrices of the toy data", 10, peers=True),
     Entry("kcr", "table1", "training and test errors of the kernel rule", 20, peers=True),
     Entry("kcr", "figure1", "three Gaussian classes in the learned plane", 100),
-    Entry("krca", "table1", "clustering the XOR data", 100),
+    Entry("krca", "table1", "clustering the XOR data", 300),
     Entry("krca", "table2", "retrieving proteins", 175),
     Entry("krca", "table4", "clustering twelve data sets from little and from much side information", 20),
     Entry("krca", "figure1", "the XOR data before and after linear RCA", 100),
