@@ -18,6 +18,9 @@ from .interface import Kernel
 from .parameters import check_is_kernel, check_on_vectors, sample_rows
 from .vectors import Linear
 
+TRANSFORM_BYTES = 2**20
+"""Rows that `Standardized` subtracts from and divides at a time: they stay in the cache in between."""
+
 
 class _Composite(Kernel):
     """A kernel made of others, which must all take the same kind of rows."""
@@ -358,11 +361,21 @@ class Standardized(ComparedByContent, Transformed):
             with quiet():
                 return X.multiply(1 / spread).tocsr().astype(_rows.float_dtype(X))
         dense = X.toarray() if _rows.is_sparse(X) else X
+        dtype = _rows.float_dtype(X)
+        if dense.nbytes <= TRANSFORM_BYTES:
+            return self._scaled(dense, spread).astype(dtype, copy=False)
+        result = np.empty(dense.shape, dtype=dtype)
+        for part in _rows.blocks(len(dense), 8 * dense.shape[1], TRANSFORM_BYTES):
+            result[part] = self._scaled(dense[part], spread)
+        return result
+
+    def _scaled(self, dense: Array, spread: Array) -> Array:
         with quiet():
-            scaled = dense / spread if self.mean is None else dense - self.mean
-            if self.mean is not None:
-                scaled /= spread
-            return scaled.astype(_rows.float_dtype(X), copy=False)
+            if self.mean is None:
+                return dense / spread
+            scaled = dense - self.mean
+            scaled /= spread
+            return scaled
 
     def affine(self, d: int) -> Array:
         """Return the matrix of x ↦ (x − mean) / spread."""

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..rows import blocks, draw, is_sparse
+from ..rows import beat, blocks, draw, is_sparse
 from .binary import hamming_search
 from .contract import Array, Found
 from .coordinates import Coordinates, coordinates
 from .distances import is_binary
 from .exhaustive import exact_search
-from .partition import BATCH, Cells, cell_count, learn_cells, members_of, sample_rows
+from .partition import Cells, batches, cell_count, learn_cells, members_of, sample_rows
 from .probing import QUERIES, probe
 from .refining import FEW_CELLS, FIRST_RECALL, MOST_CELLS, Sample, refined, refines
 
@@ -136,7 +136,7 @@ def cell_search(X: Any, Q: Any, k: int, own: Array | None, recall: float, seed: 
     cells = learn_cells(place(place.rows(X[sample_rows(n, count, seed)])), count, seed)
     chosen = pilot_rows(q, seed)
     near, distances = exact(X, Q[chosen], min(2 * k, n - (own is not None)), None if own is None else chosen)
-    homes = cells.nearest(place(place.rows(X[near.ravel()])), 1)[:, 0].reshape(near.shape)
+    homes = _homes_of(cells, place, X, near.ravel()).reshape(near.shape)
     placed, rows = place(place.rows(Q[chosen])), place.rows(X)
     chooses = partial(plan, cells, placed, homes, distances, k, many=True)
     tried = own is not None and refines(X, n, cells, binary=binary)
@@ -154,6 +154,7 @@ def cell_search(X: Any, Q: Any, k: int, own: Array | None, recall: float, seed: 
     home = _homes(cells, place, rows) if home is None else home
     members = members_of(rows, home, cells.count)
     sizes = np.diff(members.starts)
+    beat(0, q)
     Q = rows if Q is X else place.rows(Q)
     # Rows in the order of their cells: those of one block search the same cells.
     order = members.numbers if own is not None else np.argsort(_homes(cells, place, Q), kind="stable")
@@ -161,6 +162,7 @@ def cell_search(X: Any, Q: Any, k: int, own: Array | None, recall: float, seed: 
     for part in blocks(q, place.row_bytes, QUERIES * place.row_bytes):
         numbers = order[part]
         block = Q[numbers]
+        beat(part.start, q)
         mine = None if own is None else own[numbers]
         probes = cells.enough(place(block), scheme.cells, sizes, k, many=True)
         lists[0][numbers], lists[1][numbers] = probe(block, probes, members, k, mine)
@@ -170,6 +172,14 @@ def cell_search(X: Any, Q: Any, k: int, own: Array | None, recall: float, seed: 
 def _homes(cells: Cells, place: Coordinates, rows: Any) -> Array:
     """Return the cell of every row."""
     home = np.empty(rows.shape[0], dtype=np.int64)
-    for part in blocks(rows.shape[0], place.row_bytes, BATCH * place.row_bytes):
+    for part in batches(rows.shape[0], place.row_bytes):
         home[part] = cells.nearest(place(rows[part]), 1)[:, 0]
+    return home
+
+
+def _homes_of(cells: Cells, place: Coordinates, X: Any, numbers: Array) -> Array:
+    """Return the cells of the rows ``X[numbers]``, which are copied a block at a time."""
+    home = np.empty(len(numbers), dtype=np.int64)
+    for part in batches(len(numbers), place.row_bytes):
+        home[part] = cells.nearest(place(place.rows(X[numbers[part]])), 1)[:, 0]
     return home

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..rows import beat
+from ..rows import beat, blocks
 from .api import search
 from .contract import Array, Found
 
@@ -82,7 +82,9 @@ BLOCK = 1024
 LARGEST = 1e38
 """A radius that includes every row, which still fits float32."""
 EXACT = 65_536
-"""Pairs whose distances are computed again in float64 at a time."""
+"""Pairs whose distances are computed again in float64 and yielded at a time."""
+EXACT_BYTES = 4 * 2**20
+"""Memory of the rows of these pairs that are compared at a time."""
 
 
 def other_classes_within(Z: Array, codes: Array, radius: Array) -> Iterator[tuple[Array, Array, Array]]:
@@ -139,9 +141,17 @@ def other_classes_within(Z: Array, codes: Array, radius: Array) -> Iterator[tupl
             for part in range(0, len(found), EXACT):
                 p, q = np.divmod(found[part : part + EXACT], near.shape[1])
                 p, q = p + a, q + b
-                difference = Z[order[p]] - Z[order[q]]
-                squared = np.einsum("ij,ij->i", difference, difference)
+                squared = _squared(Z, order[p], order[q])
                 for one, other in ((p, q), (q, p)):
                     keep = squared < radius[one]
                     yield order[one[keep]], order[other[keep]], squared[keep]
                 beat(int(a), len(order))
+
+
+def _squared(Z: Array, i: Array, j: Array) -> Array:
+    """Return the squared distances of pairs of rows, some at a time: wide rows of all pairs would take seconds."""
+    squared = np.empty(len(i))
+    for part in blocks(len(i), 16 * Z.shape[1], EXACT_BYTES):
+        difference = Z[i[part]] - Z[j[part]]
+        np.einsum("ij,ij->i", difference, difference, out=squared[part])
+    return squared

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ..rows import draw
+from ..rows import BLOCK_BYTES, blocks, draw
 from . import coarse
 from .contract import Array
 from .exhaustive import exact_search
@@ -99,8 +100,7 @@ class Cells:
         lists = np.sort(self.nearest(self.centres[homes], most), axis=1)
         members, bounds = self._centres
         near = np.empty((len(X), p), dtype=np.int64)
-        for start in range(0, len(X), BATCH):
-            part = slice(start, start + BATCH)
+        for part in batches(len(X), 8 * X.shape[1]):
             found = coarse.search_lists(X[part], which[part], lists, members, bounds, p)
             if found is None:
                 listed = Members(self.centres[lists.ravel()], lists.ravel(), most * np.arange(len(lists) + 1))
@@ -134,11 +134,15 @@ def _as_members(centres: Array, starts: Array) -> tuple[Members, coarse.Coarse]:
 def _searched(X: Array, probes: Array, members: Members, bounds: coarse.Coarse, p: int) -> Array:
     """Return the p nearest rows in the cells of each row of X; -1 where they have fewer."""
     indices = np.empty((len(X), p), dtype=np.int64)
-    for start in range(0, len(X), BATCH):
-        part = slice(start, start + BATCH)
+    for part in batches(len(X), 8 * X.shape[1]):
         found = coarse.search(X[part], probes[part], members, bounds, p)
         indices[part] = (probe(X[part], probes[part], members, p) if found is None else found)[0]
     return indices
+
+
+def batches(n: int, row_bytes: int) -> Iterator[slice]:
+    """Yield slices that cover ``range(n)``, each of at most BATCH rows, fewer where rows are wide."""
+    return blocks(n, row_bytes, min(BATCH * row_bytes, BLOCK_BYTES))
 
 
 def learn_cells(sample: Array, count: int, seed: int) -> Cells:

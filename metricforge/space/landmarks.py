@@ -91,7 +91,11 @@ def choose_landmarks(kernel: Kernel, X: Any, m: int, *, how: str = "rpcholesky",
     sample = _rows.draw(n, max(SAMPLE_ROWS, 2 * m), seed)
     size = Size(n, _rows.width(X) or 1, m)
     check_memory(space_bytes(size), f"choosing {m} landmarks among {len(sample)} rows", "lower the rank")
-    kernel, rows = kernel.applied(as_float64(_rows.take(X, sample)))
+    everything = len(sample) == n and not _rows.is_dask(X)  # then no copy is needed
+    drawn = as_float64(X if everything else _rows.take(X, sample))
+    _rows.beat(0, m)
+    kernel, rows = kernel.applied(drawn)
+    _rows.beat(0, m)
     chosen = _LANDMARKS[how](kernel, rows, m, generator(seed))
     return np.sort(sample[chosen])
 

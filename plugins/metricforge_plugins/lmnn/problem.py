@@ -9,7 +9,7 @@ import numpy as np
 
 from metricforge.errors import InputError
 from metricforge.neighbors import other_classes_within, search
-from metricforge.rows import Array, blocks
+from metricforge.rows import Array, beat, blocks
 
 NULL = 1e-10
 """Directions with less than this share of the largest variance are dropped."""
@@ -158,7 +158,10 @@ class Margins:
         row = np.outer(np.linalg.svd(L)[0][:, -1], direction)
         sizes = np.linalg.norm(L) / np.sqrt(len(L)) * 2.0 ** np.arange(-6, 3)
         trials = [L, *(L + size * row for size in sizes)]
-        values = [self.value(trial, width)[0] for trial in trials]
+        values = []
+        for trial in trials:
+            values.append(self.value(trial, width)[0])
+            beat(len(values), len(trials))
         best: Array = trials[int(np.argmin(values))]
         return best
 

@@ -191,7 +191,9 @@ def _descend(margins: Margins, L: Array, tol: float, max_iter: int, problem: Pro
             L, steps = _steps(margins, L, width, allowed, state, problem)
             state.n_iter += steps
             before, (value, added) = value, margins.scan(L)
+            beat(state.n_iter, max_iter)  # each of these may take a second
             bound, direction = margins.lower_bound(L, width)
+            beat(state.n_iter, max_iter)
             state.bound = max(state.bound, bound)
             if value < state.value:
                 state.L, state.value = L, value

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from metricforge.rows import beat
+
 from .program import Program
 
 Array = NDArray[Any]
@@ -31,7 +33,9 @@ def leading(program: Program, r: int, seed: int, steps: int = 2) -> Array:
         found = np.zeros_like(X)
         for Q, mixed in program.blocks(alpha):
             D = mixed @ Z
-            found += Q.T @ (D @ X) + D.T @ (Q @ X)
+            first = Q.T @ (D @ X)
+            beat(1, 2)
+            found += first + D.T @ (Q @ X)
         return found
 
     for _ in range(steps):

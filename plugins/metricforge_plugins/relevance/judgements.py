@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from metricforge.rows import beat
+
 Array = NDArray[Any]
 
 BLOCK = 2**17
@@ -68,4 +70,5 @@ def paired_dots(X: Array, x: Array, Y: Array, y: Array) -> Array:
     for start in range(0, len(found), rows):
         part = slice(start, start + rows)
         found[part] = np.einsum("tr,tr->t", X[x[part]], Y[y[part]])
+        beat(start, len(found))
     return found

@@ -96,7 +96,7 @@ class Relevance(Solver):
         problem.step(0, None)
         rows, place = np.unique(triplets.triples, return_inverse=True)
         Phi = space.map.of_rows(space.rows, rows, copies=3, dtype=float_dtype(space.rows))
-        largest = float(np.abs(Phi).max(initial=0))
+        largest = float(max(Phi.max(initial=0), -Phi.min(initial=0)))
         if largest > LARGEST:
             raise InputError(f"X: features exceed {LARGEST:g}, and products overflow in single precision; rescale X")
         if 0 < largest < SMALLEST:
@@ -111,7 +111,9 @@ class Relevance(Solver):
         margin = MARGIN * spread if isinstance(self.margin, str) else float(self.margin)
         strength = STRENGTH if isinstance(self.C, str) else float(self.C)
         program = Program(Phi, judgements, margin - start, np.full(len(start), strength / size))
+        problem.step(0, None)
         V = self._basis(program, problem)
+        problem.step(0, None)
         if V is not None:
             program = replace(program, Z=Phi @ V)
         found = solve(program, tol=self.tol, max_iter=self.max_iter, step=lambda n, gap: problem.step(n, None, gap=gap))
