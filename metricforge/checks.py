@@ -191,6 +191,8 @@ def _either(others: Sequence[str | None], last: str) -> str:
 
 
 def _is_boolean(value: Any) -> bool:
+    if type(value) is int or type(value) is float:
+        return False
     # NumPy is not imported for this: the command line checks names before it loads NumPy
     numpy = sys.modules.get("numpy")
     return isinstance(value, bool) or (numpy is not None and isinstance(value, numpy.bool_))

@@ -423,6 +423,7 @@ _FIELDS: WeakKeyDictionary[type[Any], tuple[str, ...]] = WeakKeyDictionary()
 
 _PLAIN = frozenset((str, int, bool, type(None)))
 """Types of values that have nothing to check: asked first, because most values are of these."""
+_WHOLE, _NUMPY = (str, int), (np.ndarray, np.floating)
 
 
 def _not_finite(parts: Iterable[tuple[Any, Any]], shared: _Shared) -> str:
@@ -434,9 +435,9 @@ def _not_finite(parts: Iterable[tuple[Any, Any]], shared: _Shared) -> str:
         if kind is float or isinstance(part, float):
             if not math.isfinite(part):
                 return str(name)
-        elif isinstance(part, str | int) or shared.contains(part) or is_dask(part):
+        elif isinstance(part, _WHOLE) or shared.contains(part) or is_dask(part):
             continue
-        elif isinstance(part, np.ndarray | np.floating) or is_sparse(part):
+        elif isinstance(part, _NUMPY) or is_sparse(part):
             values = np.asarray(part.data if is_sparse(part) else part)
             if values.dtype.kind == "f" and not np.isfinite(shared.rest(values)).all():
                 return str(name)

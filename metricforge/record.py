@@ -40,6 +40,11 @@ class Report(Mapping[str, Any]):
                 return values[name]
         raise UnknownNameError(f"the report has no {name!r}; it has {', '.join(self)}")
 
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return a value, or ``default`` where the report has none of this name."""
+        core = self._core
+        return core[name] if name in core else self.outcome.get(name, default)
+
     def __iter__(self) -> Iterator[str]:
         yield from self._core
         yield from (name for name in self.outcome if name not in self._core)

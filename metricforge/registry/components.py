@@ -227,7 +227,8 @@ class Registry:
 
     def step(self, event: Event) -> None:
         """Send an event to every plugin with ``metricforge_step``; one that raises is logged and not called again."""
-        self._discover()
+        if not self._discovered:
+            self._discover()
         for impl in self._manager.hook.metricforge_step.get_hookimpls():
             if impl.plugin_name in self._silenced:
                 continue

@@ -14,6 +14,8 @@ from ..errors import InputError
 from .chunks import whole_rows
 from .containers import Array, is_dask, is_sparse, width
 
+FLOAT64 = np.dtype(np.float64)
+
 
 def as_vectors(X: Any, name: str = "X") -> Any:
     """Return numeric rows: a dense array, a CSR matrix, or a dask array of these, finite, in float32 or float64.
@@ -56,7 +58,7 @@ def as_vectors(X: Any, name: str = "X") -> Any:
     if A.ndim != 2:
         raise InputError(f"{name} must be 2-d (rows × features), got shape {A.shape}; flatten each row first")
     _check_not_empty(A, name)
-    if A.dtype not in (np.float32, np.float64):
+    if A.dtype is not FLOAT64 and A.dtype not in (np.float32, np.float64):
         if A.dtype.kind in "mM":
             raise InputError(f"{name} must hold numbers, got dates or times; convert them, for instance to days")
         try:

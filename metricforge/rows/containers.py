@@ -13,12 +13,14 @@ Array = NDArray[Any]
 
 def is_dask(X: Any) -> bool:
     """Return whether X is a dask collection; dask is not imported for this (no collection exists before that)."""
+    if type(X) is np.ndarray:  # asked of every array in a stream of small updates
+        return False
     return "dask" in sys.modules and hasattr(X, "__dask_graph__")
 
 
 def is_sparse(X: Any) -> bool:
     """Return whether X is a SciPy sparse matrix or array; SciPy is not imported for this."""
-    if "scipy.sparse" not in sys.modules:
+    if type(X) is np.ndarray or "scipy.sparse" not in sys.modules:
         return False
     from scipy.sparse import issparse
 

@@ -105,8 +105,6 @@ class Factor:
         ``probes`` estimates the norm from random combinations of all entries, as the root of a mean square: z'U'Uu is
         (Uz)'(Uu), and Uz is kept with the factor and grows with it, which takes O(r) instead of O(r²).
         """
-        from scipy.linalg.blas import dtpmv
-
         u = self.times_from(first, v)
         scale = float(np.abs(truth).max()) or 1.0  # divided by before squaring: A may have any magnitude
         truth = truth / scale
@@ -114,6 +112,8 @@ class Factor:
             apart = u @ self.probed / scale - truth @ directions(self.order)
             apart /= sqrt(PROBES)
         else:
+            from scipy.linalg.blas import dtpmv
+
             apart = dtpmv(self.order, self.packed, u, trans=1, overwrite_x=1) / scale - truth
         return sqrt(apart @ apart) / (sqrt(truth @ truth) or 1.0)
 
