@@ -50,8 +50,8 @@ def command(typed: list[str]) -> None:
 def counted() -> Counter[str]:
     """Count checks of all rows, resolved widths and counts of relations from now on.
 
-    Relations are counted under two metrics, the start and the learned one: neither count gives the other, so each metric
-    has a count of its own.
+    Relations are counted under two metrics, the start and the learned one: neither count gives the other, so each
+    metric has a count of its own.
     """
     calls: Counter[str] = Counter()
 

@@ -190,7 +190,8 @@ def _bytes(size: Size) -> float:
 def _seconds(size: Size) -> float:
     """Return the forecast CPU seconds of a fit; see docs/scaling.md."""
     m, p = size.m, size.p
-    return rows_seconds(size) + space_seconds(size) + 1e-9 * p * (0.06 * m**3 + 15 * m**2 + 200 * m + 1000)
+    work = p * (4 * m**2 + 150 * m + 1000) + 5 * m**3  # one to eight steps: columns of range 1 give a small loss
+    return rows_seconds(size) + space_seconds(size) + 1e-9 * work
 
 
 METHOD = Method(
