@@ -22,7 +22,7 @@ def exact_search(X: Any, Q: Any, k: int, own: Array | None) -> Found:
     """Search by blocked products; ``own[i]`` is the row of X that query i may not find."""
     source = _Euclidean(X, Q)
     width = X.shape[1] if source.multiplies_dense else 1 + X.nnz // X.shape[0]
-    shape = tiles.tile_shape(width, k, 4 if source.single else 8)
+    shape = tiles.tile_shape(width, k, *((4, tiles.SINGLE_SHARE) if source.single else (8, 1)))
     indices, keys = scan(source, X.shape[0], Q.shape[0], k, own, *shape)
     return indices, np.sqrt(keys, out=keys) if source.exact else keys
 

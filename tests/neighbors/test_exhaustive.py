@@ -159,3 +159,17 @@ def test_canonical_form_is_made_on_a_copy():
     np.testing.assert_array_equal(found, expected[0])
     np.testing.assert_allclose(distances, expected[1])
     assert X.nnz == 5
+
+
+def test_lists_are_the_same_to_the_last_bit_whatever_part_of_a_tile_products_fill(monkeypatch):
+    X = np.random.default_rng(0).normal(size=(3000, 16))
+    shapes, found = [], []
+    shape = tiles.tile_shape
+    monkeypatch.setattr(tiles, "tile_shape", lambda *args: shapes.append(shape(*args)) or shapes[-1])
+    for share in (1, tiles.SINGLE_SHARE, 64):
+        monkeypatch.setattr(tiles, "SINGLE_SHARE", share)
+        found.append(neighbors.search(X, 10, method="exact"))
+    assert len(set(shapes)) == 3
+    for indices, distances in found[1:]:
+        assert np.array_equal(indices, found[0][0])
+        assert np.array_equal(distances, found[0][1])
