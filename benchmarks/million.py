@@ -6,10 +6,12 @@ of its workers; the scheduler runs in the client.
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +19,7 @@ import numpy as np
 from .run import Table
 
 QUERIES = 2000
+METHODS = ("krca", "kcr", "simplenpkl")
 
 CODE = """
 import json, resource, sys, time, warnings
@@ -65,7 +68,9 @@ def main():
         assert found.shape == (queries, 10)
         same = float(np.mean(y[found[:, 1:]] == y[:queries, None]))
         workers = client.run(peak)
-        told = {"same": same, "client": peak(), "workers": list(workers.values())}
+        names = ("recall", "edges", "products")  # of simplenpkl
+        facts = {name: float(metric.report[name]) for name in names if name in metric.report}
+        told = {"same": same, "client": peak(), "workers": list(workers.values()), "facts": facts}
         print(json.dumps({"times": times, **told}))
 
 if __name__ == "__main__":
@@ -73,8 +78,13 @@ if __name__ == "__main__":
 """
 
 
-def run(quick: bool = False) -> Table:
-    n = 20_000 if quick else 1_000_000
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rows", type=int, default=1_000_000, help="rows (20,000 with --quick)")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=METHODS, help="methods to run")
+
+
+def run(quick: bool = False, rows: int = 1_000_000, methods: Sequence[str] = METHODS) -> Table:
+    n = 20_000 if quick else rows
     queries = 500 if quick else QUERIES
     times = [
         f"{phase}, {clock} s" for phase in ("learn", "transform", "index", "neighbours") for clock in ("CPU", "wall")
@@ -85,7 +95,7 @@ def run(quick: bool = False) -> Table:
         np.save(path, data(n))
         code = Path(folder) / "one.py"
         code.write_text(CODE)
-        for method in ("krca", "kcr", "simplenpkl"):
+        for method in methods:
             command = [sys.executable, str(code), str(path), method, str(queries)]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode:
@@ -93,6 +103,7 @@ def run(quick: bool = False) -> Table:
             r = json.loads(done.stdout.splitlines()[-1])
             workers = " + ".join(f"{w:.0f}" for w in r["workers"])
             total = (r["client"] + sum(r["workers"])) / 1000
+            table.details[method] = r["facts"]
             table.add(method, n, *r["times"], round(r["client"]), workers, f"{total:.2f}", f"{100 * r['same']:.1f}")
     table.notes += [
         "target: 6 GB together",

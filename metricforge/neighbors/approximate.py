@@ -16,7 +16,7 @@ from .distances import is_binary
 from .exhaustive import exact_search
 from .partition import Cells, batches, cell_count, learn_cells, members_of, sample_rows
 from .probing import QUERIES, probe
-from .refining import FEW_CELLS, FIRST_RECALL, MOST_CELLS, Sample, refined, refines
+from .refining import FEW_CELLS, FIRST_RECALL, MOST_CELLS, WIDER, Sample, list_width, refined, refines
 
 PILOT = 400
 """Rows whose true neighbours are searched: from one half the number of cells is chosen, from the other the recall is
@@ -92,9 +92,13 @@ def plan(
     return Plan(0, 1.0)
 
 
-def first_cells(chooses: Callable[..., Plan]) -> int:
-    """Return how many cells to search for lists that passes will improve; ``chooses`` is `plan` of the sampled rows."""
-    return chooses(FIRST_RECALL, most=MOST_CELLS).cells or MOST_CELLS
+def first_cells(chooses: Callable[..., Plan], k: int) -> tuple[int, int]:
+    """Return how many cells to search for lists that passes will improve, and how wide these lists are.
+
+    ``chooses`` is `plan` of the sampled rows.
+    """
+    enough = chooses(FIRST_RECALL, most=MOST_CELLS).cells
+    return enough or MOST_CELLS, (1 if enough else WIDER) * list_width(k)
 
 
 def _places(near: Array, homes: Array, distances: Array, k: int, none: int) -> Array:
@@ -144,8 +148,7 @@ def cell_search(X: Any, Q: Any, k: int, own: Array | None, recall: float, seed: 
     home = None
     if tried and not scheme.cells:
         home = _homes(cells, place, rows)
-        first = first_cells(chooses)
-        found = refined(X, cells, home, first, Sample(chosen, distances[:, k - 1], k, recall))
+        found = refined(X, cells, home, *first_cells(chooses, k), Sample(chosen, distances[:, k - 1], k, recall))
         if found is not None:
             return found
         scheme = chooses(recall)

@@ -61,7 +61,8 @@ def cells_across(X: Any, k: int, recall: float, seed: int) -> tuple[tuple[Any, A
 
         home, sizes, shards = _homes(X, cells, place)
         sample = Sample(chosen, distances[:, k - 1], k, recall)
-        found = HopSearch(cells, place, first_cells(chooses), k, sizes, shards).refined(X, home, sample)
+        first, wide = first_cells(chooses, k)
+        found = HopSearch(cells, place, first, k, sizes, shards, wide).refined(X, home, sample)
         if found is not None:
             return found
         scheme = chooses(recall)

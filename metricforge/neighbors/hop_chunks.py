@@ -7,6 +7,7 @@ rows in those lists.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -18,7 +19,7 @@ from .contract import Array, Found
 from .distances import pair_distances
 from .hops import HopLists, first_lists, in_columns, one_pass, widened
 from .probing import Members
-from .refining import LISTING, MOST_PASSES, Sample, centred, fits_single, list_width
+from .refining import LISTING, MOST_PASSES, Sample, centred, fits_single
 from .scanning import least
 from .shards import CellSearch
 
@@ -26,8 +27,17 @@ Pieces = list[Array]
 """Positions within each shard, one array per shard."""
 
 
+@dataclass(frozen=True, eq=False)
 class HopSearch(CellSearch):
-    """The steps of `CellSearch`, and those of the passes."""
+    """The steps of `CellSearch`, and those of the passes.
+
+    Attributes
+    ----------
+    wide : int
+        The entries of the first lists.
+    """
+
+    wide: int
 
     @cached_property
     def firsts(self) -> Array:
@@ -52,7 +62,7 @@ class HopSearch(CellSearch):
         if not all(tasks.computed([tasks.add("single", key) for key in keys])):
             return None
         lists = tasks.kept([tasks.add("first", s, keys[s], asked[s].key, near[s]) for s in places])
-        rows, best, wide = np.asarray(take(X, sample.rows)), 0.0, list_width(self.k)
+        rows, best, wide = np.asarray(take(X, sample.rows)), 0.0, self.wide
         for _ in range(MOST_PASSES + 1):
             shares = sample.shares(self.sampled(shards, lists, sample, rows))
             tasks = Tasks(self, *shards, *lists)
@@ -64,10 +74,10 @@ class HopSearch(CellSearch):
             wider = sample.next_width(wide, float(shares.mean()), best)
             if wider is None:
                 return None
-            if wider > wide:
-                lists, wide = tasks.kept([tasks.add("widened", part.key, wider) for part in lists]), wider
-                tasks = Tasks(self, *shards, *lists)
             best = float(shares.mean())
+            if wider > wide:
+                lists = tasks.kept([tasks.add("widened", part.key, wider) for part in lists])
+                tasks, wide, best = Tasks(self, *shards, *lists), wider, 0.0  # as in memory
             lists = self.passed(tasks, keys, [part.key for part in lists])
         return None
 
@@ -111,7 +121,9 @@ class HopSearch(CellSearch):
 
     def by_shard(self, positions: Array, without: int | None = None) -> Pieces:
         """Return distinct positions, -1 left out, within each shard; without those of one shard."""
-        every = np.unique(positions)
+        there = np.zeros(self.bases[-1] + 1, dtype=bool)  # the last entry is for -1
+        there[positions] = True
+        every = np.flatnonzero(there[:-1])  # in linear time: lists of wide entries repeat most rows many times
         cuts = np.searchsorted(every, self.bases)
         parts = [every[i:j] - base for (i, j), base in zip(pairwise(cuts), self.bases[:-1], strict=True)]
         if without is not None:
@@ -136,7 +148,7 @@ class HopSearch(CellSearch):
         place[cells] = np.arange(len(cells))  # the last entry stays -1, for none
         own = np.arange(self.bases[s], self.bases[s + 1])
         columns, queries = in_columns(rows, starts), centred(shard.rows, self.centre)
-        return first_lists(queries, own, columns, starts, positions, place[asked], list_width(self.k))
+        return first_lists(queries, own, columns, starts, positions, place[asked], self.wide)
 
     def widened(self, lists: HopLists, wide: int) -> HopLists:
         """Return lists of more entries."""

@@ -22,6 +22,11 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
+TOGETHER = 2048
+"""Queries whose visits to cells are sorted by cell: four at a time are compared with the rows of a cell."""
+STAGE = 6
+"""Each stage of the first lists ends at that many times as many cells as the stage before."""
+
 
 class HopLists(NamedTuple):
     """Lists of some rows, of k entries each.
@@ -124,7 +129,7 @@ def _in_columns(rows: Any, starts: Any, out: Any) -> None:  # pragma: no cover
                 out[start * d + c * size + j] = rows[start + j, c]
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
 def _first(
     queries: Any,
     own: Any,
@@ -136,33 +141,94 @@ def _first(
     positions: Any,
     squares: Any,
 ) -> None:  # pragma: no cover
-    d = queries.shape[1]
-    k = positions.shape[1]
-    total = np.empty(most, dtype=np.float32)
-    for i in range(len(queries)):
-        worst, query = np.float32(np.inf), queries[i]
-        for place in range(probes.shape[1]):
+    (q, p), d, cells = probes.shape, queries.shape[1], len(starts) - 1
+    sums = np.empty((4, most), dtype=np.float32)
+    ends, visits = np.empty(cells + 1, dtype=np.int64), np.empty(min(q, TOGETHER) * p, dtype=np.int64)
+    for i0 in range(0, q, TOGETHER):
+        i1 = min(q, i0 + TOGETHER)
+        # the nearest cells of every query first: the distances found there keep most rows of the others out
+        low, high = 0, 1
+        while low < p:
+            high = min(high, p)
+            _by_cell(probes, i0, i1, low, high, ends, visits)
+            start = 0
+            for cell in range(cells):
+                stop = ends[cell]
+                first, size = starts[cell], starts[cell + 1] - starts[cell]
+                block = columns[first * d : (first + size) * d].reshape(d, size)
+                for v in range(start, stop, 4):
+                    # the last of fewer than four is repeated, so that its squares are rounded in the same way
+                    a, b = visits[v], visits[min(v + 1, stop - 1)]
+                    c, e = visits[min(v + 2, stop - 1)], visits[min(v + 3, stop - 1)]
+                    _four(block, queries[a], queries[b], queries[c], queries[e], sums)
+                    for j in range(min(4, stop - v)):
+                        i = visits[v + j]
+                        _take(sums[j], size, numbers[first : first + size], own[i], i, positions, squares)
+                start = stop
+            low, high = high, STAGE * high
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _by_cell(probes: Any, i0: int, i1: int, low: int, high: int, ends: Any, visits: Any) -> None:  # pragma: no cover
+    """Write the queries that search each cell, one cell after another, and where those of each cell end."""
+    ends[:] = 0
+    for i in range(i0, i1):
+        for place in range(low, high):
+            if probes[i, place] >= 0:
+                ends[probes[i, place] + 1] += 1
+    for cell in range(len(ends) - 1):
+        ends[cell + 1] += ends[cell]
+    for i in range(i0, i1):
+        for place in range(low, high):
             cell = probes[i, place]
-            if cell < 0:
-                continue
-            start, size = starts[cell], starts[cell + 1] - starts[cell]
-            block = columns[start * d : (start + size) * d].reshape(d, size)
-            sums = total[:size]
-            sums[:] = 0
-            for c in range(0, d - d % 4, 4):  # four at a time: the sums are read and written a quarter as often
-                q0, q1, q2, q3 = query[c], query[c + 1], query[c + 2], query[c + 3]
-                x0, x1, x2, x3 = block[c], block[c + 1], block[c + 2], block[c + 3]
-                for j in range(size):
-                    a0, a1, a2, a3 = x0[j] - q0, x1[j] - q1, x2[j] - q2, x3[j] - q3
-                    sums[j] += (a0 * a0 + a1 * a1) + (a2 * a2 + a3 * a3)
-            for c in range(d - d % 4, d):
-                q0, x0 = query[c], block[c]
-                for j in range(size):
-                    a0 = x0[j] - q0
-                    sums[j] += a0 * a0
-            for j in range(size):
-                if total[j] < worst and numbers[start + j] != own[i]:
-                    worst = _insert(positions, squares, i, k, numbers[start + j], total[j])
+            if cell >= 0:  # ends[cell] is where its next query goes
+                visits[ends[cell]] = i
+                ends[cell] += 1
+
+
+@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})  # type: ignore[untyped-decorator]
+def _four(block: Any, a: Any, b: Any, c: Any, e: Any, sums: Any) -> None:  # pragma: no cover
+    """Write the squared distances of four queries to the rows of a cell, each value of which is read once for all."""
+    d, size = block.shape
+    sa, sb, sc, se = sums[0, :size], sums[1, :size], sums[2, :size], sums[3, :size]
+    sa[:], sb[:], sc[:], se[:] = 0, 0, 0, 0
+    for t in range(0, d - d % 2, 2):  # two columns at a time: the sums are read and written half as often
+        x0, x1 = block[t], block[t + 1]
+        a0, b0, c0, e0 = a[t], b[t], c[t], e[t]
+        a1, b1, c1, e1 = a[t + 1], b[t + 1], c[t + 1], e[t + 1]
+        for j in range(size):
+            u, v = x0[j], x1[j]
+            sa[j] += (u - a0) * (u - a0) + (v - a1) * (v - a1)
+            sb[j] += (u - b0) * (u - b0) + (v - b1) * (v - b1)
+            sc[j] += (u - c0) * (u - c0) + (v - c1) * (v - c1)
+            se[j] += (u - e0) * (u - e0) + (v - e1) * (v - e1)
+    if d % 2:
+        x0 = block[d - 1]
+        a0, b0, c0, e0 = a[d - 1], b[d - 1], c[d - 1], e[d - 1]
+        for j in range(size):
+            u = x0[j]
+            sa[j] += (u - a0) * (u - a0)
+            sb[j] += (u - b0) * (u - b0)
+            sc[j] += (u - c0) * (u - c0)
+            se[j] += (u - e0) * (u - e0)
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _take(
+    sums: Any, size: int, numbers: Any, own: int, i: int, positions: Any, squares: Any
+) -> None:  # pragma: no cover
+    """Insert the rows of a cell that are nearer than the last of a list."""
+    k = positions.shape[1]
+    worst = squares[i, k - 1]
+    for j0 in range(0, size, 32):
+        j1 = min(size, j0 + 32)
+        nearer = 0
+        for j in range(j0, j1):  # a loop without branches, of which the compiler does many turns at once
+            nearer += sums[j] < worst
+        if nearer:
+            for j in range(j0, j1):
+                if sums[j] < worst and numbers[j] != own:
+                    worst = _insert(positions, squares, i, k, numbers[j], sums[j])
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]

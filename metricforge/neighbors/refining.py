@@ -30,7 +30,8 @@ MOST_PASSES = 8
 LEAST_GAIN = 2e-3
 """Passes over the widest lists end without success when one adds less than this to the recall."""
 WIDER = 2
-"""Lists become so many times as wide where passes over them do not reach the recall."""
+"""Lists are so many times as wide where MOST_CELLS do not hold FIRST_RECALL, and become so where passes do not reach
+the recall: on rows without structure, fewer passes over wide lists find more."""
 COLUMNS = 128
 """Rows of more columns are left to the products over cells: a compiled loop over pairs is slower there."""
 
@@ -106,11 +107,11 @@ def fits_single(X: Array, centre: Array) -> bool:
     return not squares or takes_single(X.shape[1], float(max(squares)))
 
 
-def refined(X: Array, cells: Cells, home: Array, first: int, sample: Sample) -> tuple[Found, float] | None:
+def refined(X: Array, cells: Cells, home: Array, first: int, wide: int, sample: Sample) -> tuple[Found, float] | None:
     """Return the lists of all rows and their estimated recall, or None where passes do not reach it.
 
-    ``home`` has the cell of each row; ``first`` is the number of cells searched for the first lists.  Of rows at the
-    same distance, not all of which fit into a list, those compared first are kept.
+    ``home`` has the cell of each row; ``first`` is the number of cells searched for the first lists, ``wide`` the width
+    of these.  Of rows at the same distance, not all of which fit into a list, those compared first are kept.
 
     Notes
     -----
@@ -119,7 +120,7 @@ def refined(X: Array, cells: Cells, home: Array, first: int, sample: Sample) -> 
     """
     from . import hops
 
-    (n, k), wide = (len(X), sample.k), list_width(sample.k)
+    n, k = len(X), sample.k
     order, starts = by_cell(home, cells.count)
     centre = cells.centres.mean(axis=0)
     if not fits_single(X, centre):
@@ -148,9 +149,10 @@ def refined(X: Array, cells: Cells, home: Array, first: int, sample: Sample) -> 
         wider = sample.next_width(wide, float(shares.mean()), best)
         if wider is None:
             break
-        if wider > wide:
-            lists, wide = hops.widened(lists, wider), wider
         best = float(shares.mean())
+        if wider > wide:
+            # the first pass over wider lists fills them and adds little to the recall: only the next is judged
+            lists, wide, best = hops.widened(lists, wider), wider, 0.0
         lists = hops.one_pass(rows, lists, hops.listing_rows(lists, 0, n, LISTING))
     return None
 

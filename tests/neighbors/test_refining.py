@@ -121,6 +121,20 @@ def test_lists_become_wider_on_rows_without_structure(passes, rng, monkeypatch):
     np.testing.assert_array_equal(found[0].compute(scheduler="sync"), wanted[0])
 
 
+def test_the_first_pass_over_wider_lists_is_not_the_last(rng, monkeypatch):
+    """It fills the new places, so the recall hardly grows; the next one raises it."""
+    X = rng.standard_normal((16_000, 24)).astype(np.float32)
+    cells = approximate.learn_cells(X[:2000], 40, 0)
+    home, chosen = cells.nearest(X, 1)[:, 0], np.arange(0, 16_000, 40)
+    furthest = neighbors.search(X, 10, queries=X[chosen], method="exact")[1][:, -1]
+    sample = refining.Sample(chosen, furthest, 9, 0.97)
+    monkeypatch.setattr(refining, "LEAST_GAIN", 0.02)  # more than that pass adds
+    widths = []
+    monkeypatch.setattr(refining.Sample, "next_width", _noted(refining.Sample.next_width, widths))
+    refining.refined(X, cells, home, 8, refining.list_width(9), sample)
+    assert widths.count(2 * refining.list_width(9)) >= 2
+
+
 def _noted(run, results):
     def noted(*args):
         results.append(run(*args))
@@ -164,7 +178,7 @@ def test_rows_that_float32_does_not_hold_are_left_to_the_cells(passes):
 def _cells(X):
     cells = approximate.learn_cells(X[:2000], 40, 0)
     home = cells.nearest(X, 1)[:, 0]
-    return cells, home, 8, refining.Sample(np.arange(3), np.ones(3), 5, 0.9)
+    return cells, home, 8, 16, refining.Sample(np.arange(3), np.ones(3), 5, 0.9)
 
 
 def test_what_a_sample_has_reached():
