@@ -7,6 +7,7 @@ rows in those lists.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -110,7 +111,7 @@ class HopSearch(CellSearch):
         parts = tasks.computed([tasks.add("lists_at", *key, sample.rows) for key in keys])
         who, positions = (np.concatenate(part) for part in zip(*parts, strict=True))
         positions = positions[np.argsort(who)]  # in the order of the sample, whose rows are all somewhere
-        pieces = self.by_shard(positions)
+        pieces = self.by_shard([positions])
         asked = [tasks.add("rows_of", shard.key, piece) for shard, piece in zip(shards, pieces, strict=True)]
         near = np.concatenate([part[0] for part in tasks.computed(asked)])
         distances = np.full(positions.shape, np.inf)
@@ -119,10 +120,11 @@ class HopSearch(CellSearch):
         distances[i, j] = pair_distances(near, rows, i, np.searchsorted(every, positions[i, j]))
         return distances
 
-    def by_shard(self, positions: Array, without: int | None = None) -> Pieces:
-        """Return distinct positions, -1 left out, within each shard; without those of one shard."""
+    def by_shard(self, positions: Sequence[Array], without: int | None = None) -> Pieces:
+        """Return the distinct positions of some arrays, -1 left out, within each shard; without those of one shard."""
         there = np.zeros(self.bases[-1] + 1, dtype=bool)  # the last entry is for -1
-        there[positions] = True
+        for part in positions:
+            there[part] = True
         every = np.flatnonzero(there[:-1])  # in linear time: lists of wide entries repeat most rows many times
         cuts = np.searchsorted(every, self.bases)
         parts = [every[i:j] - base for (i, j), base in zip(pairwise(cuts), self.bases[:-1], strict=True)]
@@ -188,23 +190,23 @@ class HopSearch(CellSearch):
 
     def wanted(self, s: int, lists: HopLists, who: tuple[Array, Array]) -> Pieces:
         """Return the rows of other shards whose lists the pass of a shard reads."""
-        return self.by_shard(np.concatenate([lists.positions.ravel(), who[0].ravel()]), without=s)
+        return self.by_shard([lists.positions, who[0]], without=s)
 
-    def lists_of(self, lists: HopLists, where: Array) -> HopLists:
-        """Return some lists of a shard."""
-        return HopLists(*(part[where] for part in lists))
+    def lists_of(self, lists: HopLists, where: Array) -> tuple[Array, Array]:
+        """Return some lists of a shard, and which entries are fresh; a pass needs the squares of its own rows only."""
+        return lists.positions[where], lists.fresh[where]
 
-    def compared(self, s: int, wanted: Pieces, others: list[HopLists]) -> Pieces:
+    def compared(self, s: int, wanted: Pieces, others: list[tuple[Array, Array]]) -> Pieces:
         """Return the rows of other shards that the pass of a shard compares: those wanted, then those in their lists.
 
         Those of its own lists are wanted.
         """
-        listed = self.by_shard(np.concatenate([lists.positions.ravel() for lists in others]), without=s)
+        listed = self.by_shard([positions for positions, _ in others], without=s)
         return [np.concatenate([a, np.setdiff1d(b, a)]) for a, b in zip(wanted, listed, strict=True)]
 
     def listed(self, s: int, lists: HopLists) -> Pieces:
         """Return the rows of other shards in the lists of one."""
-        return self.by_shard(lists.positions, without=s)
+        return self.by_shard([lists.positions], without=s)
 
     def rows_of(self, shard: Members, where: Array) -> tuple[Array, Array]:
         """Return some rows of a shard, and their numbers."""
@@ -217,7 +219,7 @@ class HopSearch(CellSearch):
         lists: HopLists,
         who: tuple[Array, Array],
         wanted: Pieces,
-        others: list[HopLists],
+        others: list[tuple[Array, Array]],
         compared: Pieces,
         rows: list[tuple[Array, Array]],
     ) -> HopLists:
@@ -230,11 +232,20 @@ class HopSearch(CellSearch):
         every = np.concatenate([own, *with_lists, *without])
         parts = [part[0][:m] for part, m in zip(rows, split, strict=True)]
         parts += [part[0][m:] for part, m in zip(rows, split, strict=True)]
-        X = centred(np.concatenate([shard.rows, *parts]), self.centre)
         number = np.full(self.bases[-1] + 1, -1, dtype=np.int32)  # the last entry is for -1
         number[every] = np.arange(len(every))
-        joined = [np.concatenate(part) for part in zip(lists, *others, strict=True)]
-        near = HopLists(number[joined[0]], joined[1], joined[2])
+        # part by part: these arrays may have an entry for every row of X, and the parts are still there
+        X, end = np.empty((len(every), shard.rows.shape[1]), dtype=np.float32), 0
+        for part in (shard.rows, *parts):
+            start, end = end, end + len(part)
+            X[start:end] = centred(part, self.centre)
+        own_lists, end = (lists.positions, lists.fresh), 0
+        shape = (len(own) + sum(split), lists.positions.shape[1])
+        positions, fresh = np.empty(shape, dtype=np.int32), np.empty(shape, dtype=np.bool_)
+        for listed, new in (own_lists, *others):
+            start, end = end, end + len(listed)
+            positions[start:end], fresh[start:end] = number[listed], new
+        near = HopLists(positions, lists.squares, fresh)
         found = one_pass(X, near, (number[who[0]], who[1]))
         names = np.append(every, -1).astype(np.int32)
         return HopLists(names[found.positions], found.squares, found.fresh)

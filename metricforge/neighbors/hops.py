@@ -94,7 +94,7 @@ def one_pass(rows: Array, lists: HopLists, listing: tuple[Array, Array]) -> HopL
     ----------
     rows : (n, d) float32 array
     lists : HopLists
-        Of the first rows: the q rows, and all that they list or that list them.
+        Of the first rows: the q rows, and all that they list or that list them; squares of the q rows suffice.
     listing : two (q, r) arrays
         What `listing_rows` returned for the q rows.
     """
