@@ -34,7 +34,7 @@ def cells_across(X: Any, k: int, recall: float, seed: int) -> tuple[tuple[Any, A
     -----
     Tasks: about c s, for c chunks and s = c shards, and 6 s² in a pass.  Moved: every row once, the rows of cells that
     another shard searches, and the lists once; in a pass the lists and rows that the rows of a shard are compared with.
-    Memory of a task: the rows of a shard and those, and 4 bytes per row of X in a pass.
+    Memory of a task: the rows of a shard and those, and 5 bytes per row of X in a pass.
     """
     X = limit_chunks(X, 8 * X.shape[1] + 32 * k)
     n, d = X.shape
