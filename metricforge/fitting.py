@@ -20,7 +20,7 @@ from .kernels import Kernel, Standardized
 from .metric import Metric, Report
 from .plans import Plan, declared_methods, find_kernel, with_options
 from .problem import Problem, Solution
-from .space import BUDGET, Size, Space
+from .space import BUDGET, FactoredKernel, Size, Space
 
 Array = NDArray[Any]
 
@@ -28,6 +28,8 @@ DIGITS_ROWS = 200
 """Rows on which the digits of the kernel are counted."""
 NEARLY_EQUAL = 1e-9
 """Squared distances below this share of k(x, x) have lost nine of their digits in features."""
+ONE_POINT = 1e-12
+"""Rows that a map moves apart by less than this share of its norm times theirs have lost all but four digits."""
 WIDE = 30
 """How many times as wide as the median column one must spread for a note."""
 
@@ -96,7 +98,7 @@ def fit(
         solved = solve(plan, rows, relations, rank=rank, seed=seed, step=step)
     seconds = time.perf_counter() - started
     remarks = _remarks(plan, solved.space, solved.relations.given, solved.spread, columns)
-    notes = (*plan.notes, *remarks, *solved.solution.notes)
+    notes = (*plan.notes, *remarks, *_one_point(solved), *solved.solution.notes)
     report = _report(plan, solved, notes, columns, seconds=seconds, seed=seed, choice=choice or {})
     return Metric(
         solved.solution.kernel,
@@ -218,6 +220,21 @@ def _lost_digits(space: Space) -> tuple[str, ...]:
         f"squared distances under the start kernel are about {ratio:.1g} of k(x, x), so rounding leaves about "
         f"{max(0, round(np.log10(ratio / np.finfo(np.float64).eps)))} digits of what is computed from its values; "
         "choose one under which rows differ more, such as one with a larger gamma",
+    )
+
+
+def _one_point(solved: Solved) -> tuple[str, ...]:
+    """Return a note if a learned map sends all rows to one point, so that distances are rounding."""
+    kernel, space = solved.solution.kernel, solved.space
+    if not isinstance(kernel, FactoredKernel) or _rows.is_dask(space.rows) or space.n < 2:
+        return ()
+    features = kernel.map.block(_rows.take(space.rows, _rows.draw(space.n, DIGITS_ROWS, space.seed)))
+    apart = np.abs((features - features[:1]) @ kernel.L.T).max()
+    if apart >= ONE_POINT * np.abs(features).max() * np.abs(kernel.L).max() > 0:
+        return ()
+    return (
+        "all rows are at one point under the learned metric, up to rounding: it tells no rows apart; give other "
+        "relations, or columns that say more about them",
     )
 
 

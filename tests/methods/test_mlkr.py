@@ -109,3 +109,13 @@ def test_a_part_of_the_rows_is_compared_with_all():
     assert "30 rows drawn from 40" in " ".join(metric.report.notes)
     assert solver._queries(4000, 100, 100) == 4000
     assert solver._queries(10_000, 200, 200) == solver.LEAST_QUERIES
+
+
+def test_a_metric_that_tells_no_rows_apart_is_noted():
+    X = np.outer(np.arange(40.0), [0.18, 0.195, 0.317])
+    useful = mf.learn(X, mf.Targets(np.sin(X[:, 0])), method="mlkr")
+    assert useful.report.r2 > 0.9
+    assert not any("one point" in note for note in useful.report.notes)
+    useless = mf.learn(X, mf.Targets(np.random.default_rng(0).normal(size=40)), method="mlkr")
+    assert useless.distance(X).max() < 1e-12
+    assert any("one point" in note for note in useless.report.notes)
