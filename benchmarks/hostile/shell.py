@@ -85,5 +85,9 @@ def _shape(line: str) -> str:
 
 
 def left_behind(folder: Path) -> list[str]:
-    """Return the temporary files in a folder."""
-    return sorted(path.name for path in folder.rglob("*") if path.name.endswith(".part") or ".part" in path.suffixes)
+    """Return the temporary files in a folder, which another process may remove meanwhile."""
+    while True:
+        try:
+            return sorted(p.name for p in folder.rglob("*") if p.name.endswith(".part") or ".part" in p.suffixes)
+        except FileNotFoundError:  # a folder is gone: look again
+            continue

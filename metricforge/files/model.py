@@ -108,7 +108,7 @@ def obstacle(value: Any, path: str) -> str:
 
 
 def _write_zip(file: Any, head: dict[str, Any], arrays: list[Any]) -> None:
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    with _archive(file) as archive:
         archive.comment = bytes(DIGEST)
         archive.writestr(_member("metric.json"), json.dumps(head, allow_nan=False))
         for i, array in enumerate(arrays):
@@ -117,6 +117,20 @@ def _write_zip(file: Any, head: dict[str, Any], arrays: list[Any]) -> None:
     # The digest of everything before it replaces the zeros that end the file.
     end = file.seek(-DIGEST, os.SEEK_END)
     file.write(_digest(file, end))
+
+
+@contextmanager
+def _archive(file: Any) -> Iterator[zipfile.ZipFile]:
+    """Write a ZIP archive; after an exception, which a signal can raise anywhere, it is given up instead of closed.
+
+    ``close`` would raise another exception while a member is open, and so would the destructor.
+    """
+    archive = zipfile.ZipFile(file, "w", zipfile.ZIP_STORED)
+    try:
+        yield archive
+        archive.close()
+    finally:
+        archive.fp = None
 
 
 def _member(name: str) -> zipfile.ZipInfo:

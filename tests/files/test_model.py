@@ -630,3 +630,18 @@ def test_a_pipe_or_a_device_is_not_replaced(tmp_path):
     for name in ("pipe", "null"):
         with pytest.raises(InputError, match="it is a pipe or a device; give the name of a file"):
             metric.save(tmp_path / name)
+
+
+def test_a_signal_while_a_member_is_closed_is_not_replaced_by_an_error_of_the_archive(tmp_path, monkeypatch):
+    metric = mf.learn(np.eye(4), [0, 0, 1, 1], method="krca")
+
+    def interrupted(member):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(zipfile._ZipWriteFile, "close", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            metric.save(tmp_path / "a.metric")
+    assert list(tmp_path.iterdir()) == []
+    metric.save(tmp_path / "a.metric")
+    assert np.array_equal(mf.load(tmp_path / "a.metric").distance(np.eye(4)), metric.distance(np.eye(4)))
