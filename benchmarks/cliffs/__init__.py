@@ -184,7 +184,8 @@ def run(
         f"error: of 1-NN on held-out rows, mean of {splits} splits (limits: 3-NN; mlkr: the share of the variance that "
         "5-NN regression leaves); difference: now minus before in points, on the splits that both ran, with the "
         "standard error of the paired difference",
-        f"a measurement is stopped after {limit:.0f} CPU s ({longest:.0f} before), its further splits are not run",
+        f"a measurement is stopped after at most {limit:.0f} CPU s ({longest:.0f} before), its further splits are "
+        "not run",
     ]
     if show:
         table.notes.append("put together from several runs, at the loads that they met; the rest was not run")
