@@ -41,7 +41,7 @@ def test_a_map_that_has_lost_its_digits_is_refused():
 
 
 def test_a_map_beyond_single_precision_is_not_written_as_onnx(tmp_path):
-    pytest.importorskip("onnx")
+    pytest.importorskip("onnx", reason="onnx is not installed: the extra onnx has it")
     X = np.random.default_rng(0).normal(size=(20, 2))
     metric = mf.learn(1e-25 * X, np.arange(20) % 2, method="euclidean", kernel=Standardized(Linear()))
     with pytest.raises(InputError, match=r"too large for the float32 of an \.onnx file"):

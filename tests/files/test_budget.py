@@ -98,7 +98,8 @@ def test_other_formats_that_do_not_fit(tmp_path):
 
 
 def test_repeated_values_of_parquet_count_as_they_are_read(tmp_path):
-    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed: Parquet files need it")
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: Parquet files need it")
     path = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"a": np.zeros(300_000), "class": ["x"] * 300_000}), path)
     assert path.stat().st_size < 100_000
