@@ -32,8 +32,9 @@ def cells_across(X: Any, k: int, recall: float, seed: int) -> tuple[tuple[Any, A
 
     Notes
     -----
-    Tasks: about c s, for c chunks and s = c shards, and 6 s² in a pass.  Moved: every row once, the rows of cells that
-    another shard searches, and the lists once; in a pass the lists and rows that the rows of a shard are compared with.
+    Tasks: about c s, for c chunks and s = c shards; in a pass s², and 4 more for each pair of shards of which one needs
+    little of the other.  Moved: every row once, the rows of cells that another shard searches, and the lists once; in a
+    pass the lists and rows that the rows of a shard are compared with, or whole shards of these, once to a worker.
     Memory of a task: the rows of a shard and those, and 5 bytes per row of X in a pass.
     """
     X = limit_chunks(X, 8 * X.shape[1] + 32 * k)

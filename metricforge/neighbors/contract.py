@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from numpy.typing import NDArray
 
@@ -19,3 +19,20 @@ class DistanceBlock(Protocol):
 
     def __call__(self, q0: int, q1: int, c0: int, c1: int, /) -> Array:
         """Return the block; the caller does not write to it."""
+
+
+class HopLists(NamedTuple):
+    """Lists of some rows, of k entries each.
+
+    Attributes
+    ----------
+    positions : (n, k) int32 array
+    squares : (n, k) float32 array
+        Squared distances; infinite where there is no entry.
+    fresh : (n, k) bool array
+        Which entries the last pass added.
+    """
+
+    positions: Array
+    squares: Array
+    fresh: Array

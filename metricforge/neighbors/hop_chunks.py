@@ -2,12 +2,15 @@
 
 A row is known by its position: the rows of the first cell come first, then those of the second, whatever the shards.  A
 pass is three exchanges between shards: who lists a row; the lists of the rows that it lists, or that list it; and the
-rows in those lists.
+rows in those lists.  A shard of which another one needs much is sent whole, once to each worker; what is needed of it
+is picked there.
+
+Only tasks import `hops`: the compiler takes some 25 MB, which the client need not have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -16,13 +19,12 @@ from typing import Any
 import numpy as np
 
 from ..rows import Tasks, take
-from .contract import Array, Found
+from .contract import Array, Found, HopLists
 from .distances import pair_distances
-from .hops import HopLists, first_lists, in_columns, one_pass, widened
 from .probing import Members
 from .refining import LISTING, MOST_PASSES, Sample, centred, fits_single
 from .scanning import least
-from .shards import CellSearch
+from .shards import CellSearch, whole_share
 
 Pieces = list[Array]
 """Positions within each shard, one array per shard."""
@@ -58,51 +60,78 @@ class HopSearch(CellSearch):
     def refined(self, X: Any, home: Any, sample: Sample) -> tuple[tuple[Any, Any], float] | None:
         """Return the lists of all rows, lazy with the chunks of X, and their recall; None where it is not reached."""
         shards = self.sharded(X, home)
-        keys, places = [shard.key for shard in shards], range(len(shards))
-        tasks, asked, near = self.asked(shards)
-        if not all(tasks.computed([tasks.add("single", key) for key in keys])):
+        tasks, asked, near = self.asked(shards, whole_share(len(shards)))
+        if not all(tasks.computed([tasks.add("single", shard.key) for shard in shards])):
             return None
-        lists = tasks.kept([tasks.add("first", s, keys[s], asked[s].key, near[s]) for s in places])
+        lists = tasks.kept([tasks.add("first", s, shard.key, asked[s].key, near[s]) for s, shard in enumerate(shards)])
+        del tasks, asked, near  # of the cells that rows search, nothing is needed any more
         rows, best, wide = np.asarray(take(X, sample.rows)), 0.0, self.wide
         for _ in range(MOST_PASSES + 1):
             shares = sample.shares(self.sampled(shards, lists, sample, rows))
-            tasks = Tasks(self, *shards, *lists)
             if sample.reached(shares):
-                listed = [tasks.add("listed", s, part.key) for s, part in enumerate(lists)]
-                moved = self.moved(tasks, "rows_of", listed, keys)
-                found = [tasks.add("nearest", s, keys[s], lists[s].key, listed[s], moved[s]) for s in places]
-                return self.returned(tasks, found, X), sample.estimate(shares)
+                return self.nearest_rows(shards, lists, X), sample.estimate(shares)
             wider = sample.next_width(wide, float(shares.mean()), best)
             if wider is None:
                 return None
             best = float(shares.mean())
             if wider > wide:
+                tasks = Tasks(self, *shards, *lists)
                 lists = tasks.kept([tasks.add("widened", part.key, wider) for part in lists])
-                tasks, wide, best = Tasks(self, *shards, *lists), wider, 0.0  # as in memory
-            lists = self.passed(tasks, keys, [part.key for part in lists])
+                wide, best = wider, 0.0  # as in memory
+                del tasks
+            lists = self.passed(shards, lists)
         return None
 
-    def passed(self, tasks: Tasks, shards: list[Any], lists: list[Any]) -> list[Any]:
+    def passed(self, shards: list[Any], lists: list[Any]) -> list[Any]:
         """Return the lists after a pass, which stay on the workers."""
-        places = range(len(shards))
-        sent = [tasks.add("ends", s, lists[s]) for s in places]
+        places, tasks = range(len(shards)), Tasks(self, *shards, *lists)
+        sent = [tasks.add("ends", s, lists[s].key) for s in places]
         who = [tasks.add("listing", s, [tasks.entry(part, s) for part in sent]) for s in places]
-        asked = [tasks.add("wanted", s, lists[s], who[s]) for s in places]
-        others = self.moved(tasks, "lists_of", asked, lists)
-        compared = [tasks.add("compared", s, asked[s], others[s]) for s in places]
-        rows = self.moved(tasks, "rows_of", compared, shards)
-        return tasks.kept(
-            [
-                tasks.add("join", s, shards[s], lists[s], who[s], asked[s], others[s], compared[s], rows[s])
-                for s in places
-            ]
-        )
+        made = tasks.kept([*who, *(tasks.add("wanted", s, lists[s].key, who[s]) for s in places)])
+        listing, wanted = made[: len(shards)], made[len(shards) :]
+        tasks = Tasks(self, *shards, *lists, *made)
+        counts, whole = self.amounts(tasks, wanted)
+        joined = []
+        for s in places:
+            asked = wanted[s].key
+            others = self.moved(tasks, "lists_of", asked, lists, whole[s], counts[s])
+            compared = tasks.add("compared", s, asked, others)
+            rows = self.moved(tasks, "rows_of", compared, shards, whole[s])
+            own = shards[s].key, lists[s].key, listing[s].key
+            joined.append(tasks.add("join", s, *own, asked, others, compared, rows))
+        return tasks.kept(joined)
 
-    def moved(self, tasks: Tasks, step: str, asked: list[Any], sources: list[Any]) -> list[list[Any]]:
-        """Return for each shard what a step takes from the sources of all shards, at the positions asked for."""
-        return [
-            [tasks.add(step, source, tasks.entry(wanted, o)) for o, source in enumerate(sources)] for wanted in asked
-        ]
+    def nearest_rows(self, shards: list[Any], lists: list[Any], X: Any) -> tuple[Any, Any]:
+        """Return the k nearest in all lists, lazy with the chunks of X."""
+        tasks = Tasks(self, *shards, *lists)
+        listed = tasks.kept([tasks.add("listed", s, part.key) for s, part in enumerate(lists)])
+        tasks = Tasks(self, *shards, *lists, *listed)
+        counts, whole = self.amounts(tasks, listed)
+        found = []
+        for s, (shard, part, asked) in enumerate(zip(shards, lists, listed, strict=True)):
+            rows = self.moved(tasks, "rows_of", asked.key, shards, whole[s], counts[s])
+            found.append(tasks.add("nearest", s, shard.key, part.key, asked.key, rows))
+        return self.returned(tasks, found, X)
+
+    def amounts(self, tasks: Tasks, asked: list[Any]) -> tuple[Array, Array]:
+        """Return how many rows of each shard (columns) each shard asks for, and which shards are sent to it whole."""
+        counts = np.array(tasks.computed([tasks.add("counts", part.key) for part in asked]))
+        return counts, counts > whole_share(len(asked)) * self.shard_rows
+
+    def moved(
+        self, tasks: Tasks, step: str, asked: Any, sources: list[Any], whole: Array, counts: Array | None = None
+    ) -> list[Any]:
+        """Return what a step takes from the sources of all shards at the positions asked for, or whole sources.
+
+        None where the counts, if they are known, say that nothing is asked for.
+        """
+        made: list[Any] = []
+        for o, source in enumerate(sources):
+            if counts is not None and not counts[o]:
+                made.append(None)
+            else:
+                made.append(source.key if whole[o] else tasks.add(step, source.key, tasks.entry(asked, o)))
+        return made
 
     def sampled(self, shards: list[Any], lists: list[Any], sample: Sample, rows: Array) -> Array:
         """Return the distances of sampled rows to those in their lists; infinite where there is none."""
@@ -120,14 +149,15 @@ class HopSearch(CellSearch):
         distances[i, j] = pair_distances(near, rows, i, np.searchsorted(every, positions[i, j]))
         return distances
 
-    def by_shard(self, positions: Sequence[Array], without: int | None = None) -> Pieces:
+    def by_shard(self, positions: Iterable[Array], without: int | None = None) -> Pieces:
         """Return the distinct positions of some arrays, -1 left out, within each shard; without those of one shard."""
         there = np.zeros(self.bases[-1] + 1, dtype=bool)  # the last entry is for -1
         for part in positions:
             there[part] = True
         every = np.flatnonzero(there[:-1])  # in linear time: lists of wide entries repeat most rows many times
         cuts = np.searchsorted(every, self.bases)
-        parts = [every[i:j] - base for (i, j), base in zip(pairwise(cuts), self.bases[:-1], strict=True)]
+        bounds = zip(pairwise(cuts), self.bases[:-1], strict=True)
+        parts = [(every[i:j] - base).astype(np.int32) for (i, j), base in bounds]
         if without is not None:
             parts[without] = parts[without][:0]
         return parts
@@ -138,23 +168,31 @@ class HopSearch(CellSearch):
         """Return whether float32 holds the squares of the rows of a shard."""
         return fits_single(shard.rows, self.centre)
 
-    def first(self, s: int, shard: Members, asked: Array, near: list[tuple[Array, Members]]) -> HopLists:
+    def first(self, s: int, shard: Members, asked: Array, near: list[list[Any]]) -> HopLists:
         """Return the lists of a shard among the cells near it."""
-        cells = np.concatenate([part for part, _ in near])
+        from . import hops
+
+        cells, d = np.flatnonzero(self.needs(asked)), shard.rows.shape[1]  # as in near: both ascend
         sizes = self.sizes[cells]
         starts = np.concatenate([[0], np.cumsum(sizes)])
         # the positions of the rows of each cell
         positions = np.arange(starts[-1]) + np.repeat(self.firsts[cells] - starts[:-1], sizes)
-        rows = centred(np.concatenate([members.rows for _, members in near]), self.centre)
+        # shard by shard: this array may have an entry for every row of X
+        columns, end = np.empty(starts[-1] * d, dtype=np.float32), 0
+        for _, members in self.selected(near):
+            start, end = end, end + members.rows.size
+            columns[start:end] = hops.in_columns(centred(members.rows, self.centre), members.starts)
         place = np.full(self.cells.count + 1, -1)
         place[cells] = np.arange(len(cells))  # the last entry stays -1, for none
         own = np.arange(self.bases[s], self.bases[s + 1])
-        columns, queries = in_columns(rows, starts), centred(shard.rows, self.centre)
-        return first_lists(queries, own, columns, starts, positions, place[asked], self.wide)
+        queries = centred(shard.rows, self.centre)
+        return hops.first_lists(queries, own, columns, starts, positions, place[asked], self.wide)
 
     def widened(self, lists: HopLists, wide: int) -> HopLists:
         """Return lists of more entries."""
-        return widened(lists, wide)
+        from . import hops
+
+        return hops.widened(lists, wide)
 
     def lists_at(self, shard: Members, lists: HopLists, numbers: Array) -> tuple[Array, Array]:
         """Return which of some row numbers a shard has, by their places in ``numbers``, and the lists of these."""
@@ -192,16 +230,21 @@ class HopSearch(CellSearch):
         """Return the rows of other shards whose lists the pass of a shard reads."""
         return self.by_shard([lists.positions, who[0]], without=s)
 
+    def counts(self, pieces: Pieces) -> Array:
+        """Return the number of positions in each shard."""
+        return np.array([len(part) for part in pieces])
+
     def lists_of(self, lists: HopLists, where: Array) -> tuple[Array, Array]:
         """Return some lists of a shard, and which entries are fresh; a pass needs the squares of its own rows only."""
         return lists.positions[where], lists.fresh[where]
 
-    def compared(self, s: int, wanted: Pieces, others: list[tuple[Array, Array]]) -> Pieces:
+    def compared(self, s: int, wanted: Pieces, others: list[Any]) -> Pieces:
         """Return the rows of other shards that the pass of a shard compares: those wanted, then those in their lists.
 
         Those of its own lists are wanted.
         """
-        listed = self.by_shard([positions for positions, _ in others], without=s)
+        parts = [(part, where) for part, where in zip(others, wanted, strict=True) if len(where)]
+        listed = self.by_shard((self.picked_lists(part, where)[0] for part, where in parts), without=s)
         return [np.concatenate([a, np.setdiff1d(b, a)]) for a, b in zip(wanted, listed, strict=True)]
 
     def listed(self, s: int, lists: HopLists) -> Pieces:
@@ -212,6 +255,14 @@ class HopSearch(CellSearch):
         """Return some rows of a shard, and their numbers."""
         return shard.rows[where], shard.numbers[where]
 
+    def picked_lists(self, part: Any, where: Array) -> tuple[Array, Array]:
+        """Return what `lists_of` does, of a shard that came whole; otherwise what came."""
+        return self.lists_of(part, where) if isinstance(part, HopLists) else part
+
+    def picked_rows(self, part: Any, where: Array) -> tuple[Array, Array]:
+        """Return what `rows_of` does, of a shard that came whole; otherwise what came."""
+        return self.rows_of(part, where) if isinstance(part, Members) else part
+
     def join(
         self,
         s: int,
@@ -219,51 +270,62 @@ class HopSearch(CellSearch):
         lists: HopLists,
         who: tuple[Array, Array],
         wanted: Pieces,
-        others: list[tuple[Array, Array]],
+        others: list[Any],
         compared: Pieces,
-        rows: list[tuple[Array, Array]],
+        rows: list[Any],
     ) -> HopLists:
-        """Return the lists of a shard after a pass."""
+        """Return the lists of a shard after a pass; ``others`` and ``rows`` are what came from each shard."""
+        from . import hops
+
         own, split = np.arange(self.bases[s], self.bases[s + 1]), [len(part) for part in wanted]
         bases = self.bases[:-1]
         # first the rows of the shard, then those whose lists are read, then all others
         with_lists = [part[:m] + base for part, m, base in zip(compared, split, bases, strict=True)]
         without = [part[m:] + base for part, m, base in zip(compared, split, bases, strict=True)]
         every = np.concatenate([own, *with_lists, *without])
-        parts = [part[0][:m] for part, m in zip(rows, split, strict=True)]
-        parts += [part[0][m:] for part, m in zip(rows, split, strict=True)]
         number = np.full(self.bases[-1] + 1, -1, dtype=np.int32)  # the last entry is for -1
         number[every] = np.arange(len(every))
         # part by part: these arrays may have an entry for every row of X, and the parts are still there
-        X, end = np.empty((len(every), shard.rows.shape[1]), dtype=np.float32), 0
-        for part in (shard.rows, *parts):
-            start, end = end, end + len(part)
-            X[start:end] = centred(part, self.centre)
-        own_lists, end = (lists.positions, lists.fresh), 0
+        X = np.empty((len(every), shard.rows.shape[1]), dtype=np.float32)
+        X[: len(own)] = centred(shard.rows, self.centre)
+        end, later = len(own), len(own) + sum(split)
+        for part, where, m in zip(rows, compared, split, strict=True):
+            picked = centred(self.picked_rows(part, where)[0], self.centre)
+            start, end, middle, later = end, end + m, later, later + len(where) - m
+            X[start:end], X[middle:later] = picked[:m], picked[m:]
         shape = (len(own) + sum(split), lists.positions.shape[1])
         positions, fresh = np.empty(shape, dtype=np.int32), np.empty(shape, dtype=np.bool_)
-        for listed, new in (own_lists, *others):
-            start, end = end, end + len(listed)
-            positions[start:end], fresh[start:end] = number[listed], new
+        positions[: len(own)], fresh[: len(own)] = number[lists.positions], lists.fresh
+        end = len(own)
+        for part, where in zip(others, wanted, strict=True):
+            if not len(where):
+                continue
+            start, end = end, end + len(where)
+            listed, fresh[start:end] = self.picked_lists(part, where)
+            positions[start:end] = number[listed]
         near = HopLists(positions, lists.squares, fresh)
-        found = one_pass(X, near, (number[who[0]], who[1]))
+        found = hops.one_pass(X, near, (number[who[0]], who[1]))
         names = np.append(every, -1).astype(np.int32)
         return HopLists(names[found.positions], found.squares, found.fresh)
 
-    def nearest(
-        self, s: int, shard: Members, lists: HopLists, listed: Pieces, rows: list[tuple[Array, Array]]
-    ) -> tuple[Array, Found]:
+    def nearest(self, s: int, shard: Members, lists: HopLists, listed: Pieces, rows: list[Any]) -> tuple[Array, Found]:
         """Return the numbers of the rows of a shard, and the k nearest in their lists by (distance, number)."""
-        own, k = np.arange(self.bases[s], self.bases[s + 1]), self.k
-        every = np.concatenate([own, *(part + base for part, base in zip(listed, self.bases[:-1], strict=True))])
-        X = np.concatenate([shard.rows, *(part[0] for part in rows)])
-        numbers = np.concatenate([shard.numbers, *(part[1] for part in rows), [-1]])
-        number = np.full(self.bases[-1] + 1, -1, dtype=np.int32)  # the last entry is for -1
-        number[every] = np.arange(len(every))
-        place = number[lists.positions]
-        distances = np.full(place.shape, np.inf)
-        i, j = np.nonzero(place >= 0)
-        distances[i, j] = pair_distances(X, shard.rows, i, place[i, j])
-        names = numbers[place]
-        best = least(distances, names, k)
-        return shard.numbers, (np.take_along_axis(names, best, axis=1), np.take_along_axis(distances, best, axis=1))
+        flat, wide = lists.positions.ravel(), lists.positions.shape[1]
+        order = np.argsort(flat, kind="stable")
+        cuts = np.searchsorted(flat[order], self.bases)  # entries of -1, for none, come first
+        names, distances = np.full(len(flat), -1, dtype=np.int64), np.full(len(flat), np.inf)
+        for o, (i, j) in enumerate(pairwise(cuts)):
+            if i == j:
+                continue
+            entries = order[i:j]
+            place = flat[entries] - self.bases[o]
+            if o == s or isinstance(rows[o], Members):
+                members = shard if o == s else rows[o]
+                X, numbers = members.rows, members.numbers
+            else:
+                (X, numbers), place = rows[o], np.searchsorted(listed[o], place)
+            distances[entries] = pair_distances(X, shard.rows, entries // wide, place)
+            names[entries] = numbers[place]
+        table = names.reshape(-1, wide), distances.reshape(-1, wide)
+        best = least(table[1], table[0], self.k)
+        return shard.numbers, (np.take_along_axis(table[0], best, axis=1), np.take_along_axis(table[1], best, axis=1))

@@ -14,35 +14,17 @@ Dong, Charikar and Li, "Efficient k-nearest neighbor graph construction for gene
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from .contract import Array, HopLists
 
 TOGETHER = 2048
 """Queries whose visits to cells are sorted by cell: four at a time are compared with the rows of a cell."""
 STAGE = 6
 """Each stage of the first lists ends at that many times as many cells as the stage before."""
-
-
-class HopLists(NamedTuple):
-    """Lists of some rows, of k entries each.
-
-    Attributes
-    ----------
-    positions : (n, k) int32 array
-    squares : (n, k) float32 array
-        Squared distances; infinite where there is no entry.
-    fresh : (n, k) bool array
-        Which entries the last pass added.
-    """
-
-    positions: Array
-    squares: Array
-    fresh: Array
 
 
 def in_columns(rows: Array, starts: Array) -> Array:

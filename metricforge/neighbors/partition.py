@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -146,20 +147,27 @@ def batches(n: int, row_bytes: int) -> Iterator[slice]:
 
 
 def learn_cells(sample: Array, count: int, seed: int) -> Cells:
-    """Return about ``count`` cells by k-means on a sample of rows: first groups, then the cells of each group."""
-    sample = np.asarray(sample, dtype=np.float64)
+    """Return about ``count`` cells by k-means on a sample of rows: first groups, then the cells of each group.
+
+    Memory: 8 bytes per row of the sample, and a few copies of a group in float64.
+    """
+    sample = np.asarray(sample)
     count = min(count, len(sample))
     if count <= ONE_GROUP:
-        centres = _k_means(sample, count, seed)
+        centres = _k_means(sample.astype(np.float64, copy=False), count, seed)
         return Cells(centres, centres.mean(axis=0)[None], np.array([0, len(centres)]))
     size = round(count**0.5)
-    groups = _k_means(sample[draw(len(sample), SAMPLED_ROWS * size, seed)], size, seed)
-    group = exact_search(groups, sample, 1, None)[0][:, 0]
-    order = np.argsort(group, kind="stable")
-    parts = np.split(sample[order], np.cumsum(np.bincount(group, minlength=len(groups)))[:-1])
-    found = [_k_means(part, max(1, round(count * len(part) / len(sample))), seed) for part in parts if len(part)]
-    groups = groups[[len(part) > 0 for part in parts]]
-    return Cells(np.concatenate(found), groups, np.cumsum([0, *map(len, found)]))
+    groups = _k_means(sample[draw(len(sample), SAMPLED_ROWS * size, seed)].astype(np.float64), size, seed)
+    group = np.empty(len(sample), dtype=np.int32)
+    for part in batches(len(sample), 8 * sample.shape[1]):
+        group[part] = exact_search(groups, sample[part].astype(np.float64, copy=False), 1, None)[0][:, 0]
+    order, starts = by_cell(group, len(groups))
+    found = [
+        _k_means(sample[order[i:j]].astype(np.float64, copy=False), max(1, round(count * (j - i) / len(sample))), seed)
+        for i, j in pairwise(starts.tolist())
+        if j > i
+    ]
+    return Cells(np.concatenate(found), groups[np.diff(starts) > 0], np.cumsum([0, *map(len, found)]))
 
 
 def _k_means(sample: Array, count: int, seed: int) -> Array:

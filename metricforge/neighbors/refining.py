@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..rows import blocks, is_sparse
-from .contract import Array, Found
+from .contract import Array, Found, HopLists
 from .distances import pair_distances
 from .partition import Cells, by_cell
 from .probing import QUERIES
@@ -129,7 +129,7 @@ def refined(X: Array, cells: Cells, home: Array, first: int, wide: int, sample: 
     for part in blocks(n, 8 * X.shape[1]):
         rows[part] = centred(X[order[part]], centre)
     columns, sizes, positions = hops.in_columns(rows, starts), np.diff(starts), np.arange(n)
-    lists = hops.HopLists(
+    lists = HopLists(
         np.empty((n, wide), dtype=np.int32), np.empty((n, wide), dtype=np.float32), np.empty((n, wide), dtype=np.bool_)
     )
     for part in blocks(n, 1, QUERIES):

@@ -5,16 +5,27 @@ A *shard* is the rows of consecutive cells, about as many as a chunk has.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ..rows import Tasks, blocks, chunk_ranges
+from ..rows import Tasks, blocks, chunk_ranges, cluster
 from .contract import Array, Found
 from .coordinates import Coordinates, stacked
 from .partition import BATCH, Cells
 from .probing import QUERIES, Members, probe
+
+WHOLE_SHARE = 0.5
+"""A shard is sent whole, instead of the rows that another one needs, if the shards of a worker thread need more than
+this share of it together: it is then on the worker once, however many of its shards need it."""
+
+
+def whole_share(shards: int) -> float:
+    """Return the share of a shard from which on one of so many shards receives it whole."""
+    return WHOLE_SHARE * min(1.0, cluster.threads() / shards)
 
 
 def shard_bounds(sizes: Array, shards: int) -> Array:
@@ -48,6 +59,11 @@ class CellSearch:
     sizes: Array
     shards: Array
 
+    @cached_property
+    def shard_rows(self) -> Array:
+        """The number of rows of each shard."""
+        return np.add.reduceat(self.sizes, self.shards[:-1])
+
     def lists(self, X: Any, home: Any) -> tuple[Any, Any]:
         """Return the lazy arrays of indices and distances."""
         shards = self.sharded(X, home)
@@ -66,8 +82,11 @@ class CellSearch:
         places = range(len(self.shards) - 1)
         return tasks.kept([tasks.add("gather", s, [tasks.entry(piece, s) for piece in split]) for s in places])
 
-    def asked(self, shards: list[Any]) -> tuple[Tasks, list[Any], list[list[Any]]]:
-        """Return tasks over the shards, the cells that their rows search, and for each shard those cells themselves."""
+    def asked(self, shards: list[Any], share: float = 1.0) -> tuple[Tasks, list[Any], list[list[Any]]]:
+        """Return tasks over the shards, the cells that their rows search, and for each shard those cells themselves.
+
+        The cells are what `selected` takes; shards of which more than ``share`` is searched are whole.
+        """
         first = Tasks(self, *shards)
         asked = first.kept([first.add("ask", shard.key) for shard in shards])
         tasks = Tasks(self, *shards, *asked)
@@ -76,7 +95,16 @@ class CellSearch:
         near = []
         for need in needs:
             parts = [need[self.shards[o] : self.shards[o + 1]] for o in range(len(shards))]
-            near.append([tasks.add("select", o, shards[o].key, part) for o, part in enumerate(parts) if part.any()])
+            shares = [self.sizes[self.shards[o] : self.shards[o + 1]] @ part for o, part in enumerate(parts)]
+            near.append(
+                [
+                    [o, shards[o].key, part]
+                    if shares[o] > share * self.shard_rows[o]
+                    else [o, tasks.add("select", o, shards[o].key, part), None]
+                    for o, part in enumerate(parts)
+                    if part.any()
+                ]
+            )
         return tasks, asked, near
 
     def returned(self, tasks: Tasks, found: list[Any], X: Any) -> tuple[Any, Any]:
@@ -136,13 +164,19 @@ class CellSearch:
         numbers = np.flatnonzero(needed) + self.shards[shard]
         return numbers, Members(members.rows[taken], members.numbers[taken], starts)
 
-    def probe(self, shard: Members, asked: Array, near: list[tuple[Array, Members]]) -> tuple[Array, Found]:
+    def selected(self, near: list[list[Any]]) -> Iterator[tuple[Array, Members]]:
+        """Yield what `select` returns for one shard after the other, each selected already or whole with its cells."""
+        for o, part, needed in near:
+            yield part if needed is None else self.select(o, part, needed)
+
+    def probe(self, shard: Members, asked: Array, near: list[list[Any]]) -> tuple[Array, Found]:
         """Search the cells near a shard for its rows; return their numbers and lists."""
-        cells = np.concatenate([part for part, _ in near])
-        sizes = np.concatenate([np.diff(members.starts) for _, members in near])
+        parts = list(self.selected(near))
+        cells = np.concatenate([part for part, _ in parts])
+        sizes = np.concatenate([np.diff(members.starts) for _, members in parts])
         members = Members(
-            stacked([members.rows for _, members in near]),
-            np.concatenate([members.numbers for _, members in near]),
+            stacked([members.rows for _, members in parts]),
+            np.concatenate([members.numbers for _, members in parts]),
             np.concatenate([[0], np.cumsum(sizes)]),
         )
         place = np.full(self.cells.count + 1, -1)

@@ -34,8 +34,11 @@ def take(X: Any, index: Array) -> Any:
     """Return the rows ``X[index]`` in memory; of a dask array only the chunks that contain them are computed."""
     if not is_dask(X):
         return X[index]
+    index = np.asarray(index)
+    if (index[1:] >= index[:-1]).all():
+        return cluster.compute(selected(X, index))[0]
     order = np.argsort(index, kind="stable")
-    (sorted_rows,) = cluster.compute(selected(X, np.asarray(index)[order]))
+    (sorted_rows,) = cluster.compute(selected(X, index[order]))
     back = np.empty_like(order)
     back[order] = np.arange(len(order))
     return sorted_rows[back]

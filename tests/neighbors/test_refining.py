@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import dask.array as da
 import numpy as np
 import pytest
 
 from metricforge import neighbors
-from metricforge.neighbors import approximate, hop_chunks, hops, refining
+from metricforge.neighbors import approximate, hop_chunks, hops, refining, shards
+from metricforge.neighbors.contract import HopLists
 
 
 def overlapping(n=16_000, d=20, seed=0):
@@ -28,7 +32,6 @@ def passes(monkeypatch):
 
     run = hops.one_pass
     monkeypatch.setattr(hops, "one_pass", counted)
-    monkeypatch.setattr(hop_chunks, "one_pass", counted)
     return done
 
 
@@ -38,7 +41,7 @@ def lists_of(X, k, seed=0):
     positions = np.array([rng.permutation(np.delete(np.arange(len(X)), i))[:k] for i in range(len(X))])
     squares = np.square(X[:, None] - X[positions]).sum(axis=2)
     order = np.argsort(squares, axis=1)
-    return hops.HopLists(
+    return HopLists(
         np.take_along_axis(positions, order, axis=1).astype(np.int32),
         np.take_along_axis(squares, order, axis=1).astype(np.float32),
         np.ones(positions.shape, dtype=bool),
@@ -93,6 +96,34 @@ def test_lists_of_chunks_are_those_in_memory(sizes, passes):
     assert estimate == recall
     np.testing.assert_array_equal(found[0].compute(scheduler="sync"), wanted[0])
     np.testing.assert_array_equal(found[1].compute(scheduler="sync"), wanted[1])
+
+
+@pytest.mark.parametrize(("share", "kinds"), [(0.0, ["HopLists"]), (0.6, ["HopLists", "tuple"]), (2.0, ["tuple"])])
+def test_lists_do_not_depend_on_which_shards_are_sent_whole(share, kinds, passes, monkeypatch):
+    X = overlapping().astype(np.float32)
+    wanted, recall = neighbors.search_with_recall(X, 10, method="cells")
+    received = set()
+
+    def noted(self, s, shard, lists, who, wanted, others, compared, rows):
+        received.update(type(part).__name__ for part, asked in zip(others, wanted, strict=True) if len(asked))
+        return run(self, s, shard, lists, who, wanted, others, compared, rows)
+
+    run = hop_chunks.HopSearch.join
+    monkeypatch.setattr(hop_chunks.HopSearch, "join", noted)
+    monkeypatch.setattr(shards, "WHOLE_SHARE", share)
+    monkeypatch.setattr(shards.cluster, "threads", lambda: 5)
+    passes.clear()
+    found, estimate = neighbors.search_with_recall(da.from_array(X, chunks=(3200, -1)), 10, method="cells")
+    assert len(passes) > 0
+    assert estimate == recall
+    np.testing.assert_array_equal(found[0].compute(scheduler="sync"), wanted[0])
+    np.testing.assert_array_equal(found[1].compute(scheduler="sync"), wanted[1])
+    assert received == set(kinds)
+
+
+def test_the_client_does_not_load_the_compiler():
+    code = "import sys, metricforge.neighbors.hop_chunks; assert 'numba' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 @pytest.mark.parametrize("chunks", [None, 9000])
