@@ -19,6 +19,10 @@ JOINED_BYTES = 32 * 2**20
 candidates, which takes a fifth of the time where a chunk has 10,000 rows."""
 TASKS = 2
 """Chunks are joined as long as there remain so many searches per thread."""
+BALANCED_TASKS = 4
+"""Chunks of queries are split where there would be fewer searches per thread: one more on a worker takes long then."""
+LEAST_QUERIES = 2048
+"""Queries that a search should have."""
 
 
 def across(
@@ -43,7 +47,8 @@ def across(
 
     Notes
     -----
-    One task per pair of chunks.  Chunks of X and lists of k neighbours move between workers.
+    One task per pair of chunks; where these are few, the queries of a chunk are split among several.  Chunks of X and
+    lists of k neighbours move between workers.
     """
     k = check_k(k, count(X), exclude_self=queries is None)
     X = as_dask(X)
@@ -52,11 +57,13 @@ def across(
         Q = limit_chunks(Q, 16 * k * FAN_IN)  # lists that one task merges
     if queries is None:
         X = Q  # a chunk of queries is then a chunk of rows, or inside one
+    asked = Q
     if join_chunks and X.ndim == 2 and not is_sparse(X._meta):
         X = _joined(X, Q.numblocks[0])
+        asked = _split(Q, X.numblocks[0])
     shard = _Shard(find, k, itself=queries is None)
-    indices, distances = cross(shard, partial(_merged, k=k), Q, X, ((k, np.int64), (k, np.float64)))
-    return indices, distances
+    indices, distances = cross(shard, partial(_merged, k=k), asked, X, ((k, np.int64), (k, np.float64)))
+    return indices.rechunk({0: Q.chunks[0]}), distances.rechunk({0: Q.chunks[0]})
 
 
 @dataclass(frozen=True)
@@ -92,6 +99,16 @@ def _joined(X: Any, searches: int) -> Any:
         else:
             sizes.append(size)
     return X if len(sizes) == X.numblocks[0] else X.rechunk({0: tuple(sizes)})
+
+
+def _split(Q: Any, searches: int) -> Any:
+    """Return queries with chunks split into equal parts, each of which is searched in ``searches`` chunks of rows."""
+    parts = -(-BALANCED_TASKS * cluster.threads() // (searches * Q.numblocks[0]))
+    sizes: list[int] = []
+    for size in Q.chunks[0]:
+        pieces = max(1, min(parts, size // LEAST_QUERIES))
+        sizes += [size // pieces + (i < size % pieces) for i in range(pieces)]
+    return Q if len(sizes) == Q.numblocks[0] else Q.rechunk({0: tuple(sizes)})
 
 
 def _merged(found: list[Found], k: int) -> Found:

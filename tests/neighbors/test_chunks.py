@@ -31,14 +31,15 @@ def test_chunks_are_searched_one_by_one(step, whole):
         np.testing.assert_array_equal(lazily[1].compute(scheduler="sync"), wanted[1])
 
 
-@pytest.mark.parametrize("threads", [1, 5])
+@pytest.mark.parametrize(("threads", "least"), [(1, 2048), (5, 2048), (5, 4)])
 @pytest.mark.parametrize("sizes", [(25, 25, 25, 25), (60, 1, 1, 38), (10,) * 10])
-def test_joined_chunks_give_the_same_lists(sizes, threads, monkeypatch):
+def test_joined_chunks_give_the_same_lists(sizes, threads, least, monkeypatch):
     """With many duplicates: of equal rows those with the smallest numbers come first, and none finds itself."""
     rng = np.random.default_rng(5)
     X = rng.normal(size=(100, 4))
     X[::3] = X[0]
     monkeypatch.setattr(chunks.cluster, "threads", lambda: threads)
+    monkeypatch.setattr(chunks, "LEAST_QUERIES", least)
     lazy = da.from_array(X, chunks=(sizes, -1))
     for k in (1, 7, 99):
         for lazily, wanted in [
@@ -57,6 +58,15 @@ def test_chunks_are_joined_while_there_are_searches_enough(monkeypatch):
     assert chunks._joined(lazy, searches=1).chunks[0] == (20, 20, 20, 20, 20)
     monkeypatch.setattr(chunks, "JOINED_BYTES", 45 * 8 * 4)
     assert chunks._joined(lazy, searches=4).chunks[0] == (40, 40, 20)
+
+
+def test_queries_are_split_where_there_are_few_searches(monkeypatch):
+    monkeypatch.setattr(chunks.cluster, "threads", lambda: 2)
+    lazy = da.zeros((30_000, 4), chunks=((10_000, 4000, 1000, 15_000), -1))
+    assert chunks._split(lazy, searches=1).chunks[0] == (5000, 5000, 4000, 1000, 7500, 7500)
+    assert chunks._split(lazy, searches=2).chunks == lazy.chunks
+    monkeypatch.setattr(chunks.cluster, "threads", lambda: 1)
+    assert chunks._split(lazy, searches=1) is lazy
 
 
 def clustered(n=12_000, d=8):
