@@ -18,6 +18,8 @@ WIDE_COLUMNS = 200
 """Columns that bases="auto" uses of more than that: with 500, linear programs took 6 to 11 s."""
 DIRECTIONS, WIDTHS = 50, 3
 """Directions, and bases on each line, by default."""
+MANY_BASES = 600
+"""With more bases, linear programs take longer than the power law that fewer were fitted to."""
 LEAST_TRIPLES = 2000
 """Triples that n_triples="auto" takes in any case."""
 
@@ -32,7 +34,7 @@ def program_seconds(T: int, d: int, k: int) -> float:
 
     The linear programs are those of overlapping classes, where most triples are violated.
     """
-    programs = 7e-8 * float(np.power(k, 0.65)) * T * float(np.sqrt(T))
+    programs = 7e-8 * float(np.power(k, 0.65)) * max(1.0, k / MANY_BASES) * T * float(np.sqrt(T))
     screening = 1e-8 * T * d if d > DIRECTED_COLUMNS else 0.0
     return 0.15 + 1e-9 * T * (40 * k + 300 * min(d, DIRECTED_COLUMNS)) + screening + programs
 
@@ -46,7 +48,7 @@ def fit_seconds(size: Size) -> float:
     """Return the forecast CPU seconds of a fit with default options; see docs/scaling.md."""
     k, T = bases(size.d, DIRECTIONS, WIDTHS), size.p or 10 * size.n
     # with as many bases as triples, programs take longer than the power law that few bases were fitted to
-    many = 6e-6 * k**2 if size.d > DIRECTED_COLUMNS else 0.0
+    many = (6e-6 if size.d > DIRECTED_COLUMNS else 6e-7) * k**2
     program = min(many + program_seconds(T, size.d, k), max(BUDGET, program_seconds(LEAST_TRIPLES, size.d, k)))
     return rows_seconds(size) + program + 2e-9 * size.n * k
 
