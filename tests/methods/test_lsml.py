@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from metricforge_plugins.lsml import solver
 from metricforge_plugins.lsml.solver import LSML, certified, objective
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import approx_fprime
 from scipy.sparse import csr_array
 
@@ -48,6 +48,10 @@ def test_blocks_of_quadruplets_do_not_matter(monkeypatch):
     assert_allclose(objective(L, near, far, weights)[1], G, rtol=1e-12)
     assert_allclose(certified(L, near, far, weights), bound, rtol=1e-12)
     assert_allclose(bound[0], value, rtol=1e-13)
+    apart = (np.square(near @ L.T).sum(axis=1), np.square(far @ L.T).sum(axis=1))
+    assert solver._violated(L, near, far) == np.count_nonzero(apart[0] > apart[1]) > 0
+    first, second = rng.permutation(50), rng.permutation(50)
+    assert_array_equal(solver._differences(near, first, second), near[first] - near[second])
 
 
 @pytest.mark.parametrize("seed", range(10))

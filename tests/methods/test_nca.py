@@ -14,6 +14,7 @@ from sklearn.neighbors import NeighborhoodComponentsAnalysis
 import metricforge as mf
 from metricforge.errors import InputError
 from metricforge.kernels import RBF
+from metricforge.rows import pulse
 
 
 def data(n=90, d=4, seed=0):
@@ -120,3 +121,22 @@ def test_queries_follow_from_the_sizes():
     assert solver._most_queries(3000, 100, 100) == 3000
     assert solver.LEAST_QUERIES <= solver._most_queries(10_000, 4, 4) < 10_000
     assert solver._most_queries(10_000, 200, 200) == solver.LEAST_QUERIES
+
+
+def test_every_value_of_a_line_search_is_a_sign_of_progress(plugged, monkeypatch):
+    """On wide rows a value takes a second, and a step several values."""
+    X, y = data(n=solver.EXACT + 100)
+    happened = []
+
+    def listed(self, L):
+        happened.append("value")
+        return run(self, L)
+
+    run = Softmax.listed
+    monkeypatch.setattr(Softmax, "listed", listed)
+    monkeypatch.setattr(pulse, "INTERVAL", 0.0)
+    with plugged(step=lambda event: happened.append("event")):
+        mf.learn(X, y, method="nca")
+    values = [i for i, what in enumerate(happened) if what == "value"]
+    assert len(values) > 5
+    assert all(happened[i + 1] == "event" for i in values)

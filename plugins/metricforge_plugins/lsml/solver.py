@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -78,10 +79,9 @@ class LSML(Solver):
         Phi = problem.space.map.of_rows(problem.rows, used, gather=True)
         check_memory(32 * len(quads) * Phi.shape[1], f"the differences of {len(quads)} quadruplets", "give fewer")
         a, b, c, d = place.reshape(quads.shape).T
-        near, far = Phi[a] - Phi[b], Phi[c] - Phi[d]
+        near, far = _differences(Phi, a, b), _differences(Phi, c, d)
         weights = float(self.gamma) * self._weights(len(quads))
-        L, n_iter = self._descend(near, far, weights, problem)
-        value, bound = certified(L, near, far, weights)
+        L, n_iter, (value, bound) = self._descend(near, far, weights, problem)
         gap = value - bound
         converged = gap <= self.tol * max(value, 1.0)
         if not converged:
@@ -92,8 +92,7 @@ class LSML(Solver):
                 stacklevel=3,
             )
         limit = Status.ITERATION_LIMIT if n_iter >= self.max_iter else Status.STALLED
-        violated = np.square(near @ L.T).sum(axis=1) > np.square(far @ L.T).sum(axis=1)
-        outcome: dict[str, Any] = {"lower_bound": bound, "violated": int(np.count_nonzero(violated))}
+        outcome: dict[str, Any] = {"lower_bound": bound, "violated": _violated(L, near, far)}
         return Solution(
             kernel=LearnedKernel.of_factor(problem.space.map, L),
             status=Status.OPTIMAL if converged else limit,
@@ -112,10 +111,13 @@ class LSML(Solver):
             )
         return np.asarray(self.weights) / sum(self.weights)
 
-    def _descend(self, near: Array, far: Array, weights: Array, problem: Problem) -> tuple[Array, int]:
+    def _descend(
+        self, near: Array, far: Array, weights: Array, problem: Problem
+    ) -> tuple[Array, int, tuple[float, float]]:
+        """Return L, the number of steps, and the objective with its lower bound."""
         from scipy.optimize import minimize
 
-        m, done = near.shape[1], 0
+        m, done, ended = near.shape[1], 0, None
 
         def value(x: Array) -> tuple[float, Array]:
             f, G = objective(x.reshape(m, m), near, far, weights)
@@ -123,17 +125,41 @@ class LSML(Solver):
             return f, G.ravel()
 
         def report(x: Array) -> None:
-            nonlocal done
+            nonlocal done, ended
             done += 1
             if done % 10 and done & (done - 1):  # a bound costs as much as two steps
                 return
             reached, bound = certified(x.reshape(m, m), near, far, weights)
             if reached - bound <= EARLY * self.tol * max(reached, 1.0):
+                ended = reached, bound
                 raise StopIteration
 
         options = {"maxiter": int(self.max_iter), "maxcor": MEMORY, "ftol": 1e-15, "gtol": 1e-9}
         found = minimize(value, np.eye(m).ravel(), jac=True, method="L-BFGS-B", callback=report, options=options)
-        return found.x.reshape(m, m), int(found.nit)
+        L = found.x.reshape(m, m)
+        return L, int(found.nit), ended or certified(L, near, far, weights)
+
+
+def _differences(Phi: Array, first: Array, second: Array) -> Array:
+    """Return the differences of pairs of rows, a block at a time: a sign of progress each, and no further copies."""
+    Z = np.empty((len(first), Phi.shape[1]))
+    for part in _parts(Z):
+        np.subtract(Phi[first[part]], Phi[second[part]], out=Z[part])
+    return Z
+
+
+def _parts(Z: Array) -> Iterator[slice]:
+    return blocks(len(Z), ARRAYS * 8 * Z.shape[1], BLOCK)
+
+
+def _lengths(L: Array, Z: Array) -> Array:
+    """Return ‖Lz‖ for each row z."""
+    return np.asarray(np.sqrt(np.square(Z @ L.T).sum(axis=1)))
+
+
+def _violated(L: Array, near: Array, far: Array) -> int:
+    """Return how many quadruplets have a first pair further apart than the second."""
+    return sum(int(np.count_nonzero(_lengths(L, near[part]) > _lengths(L, far[part]))) for part in _parts(near))
 
 
 def objective(L: Array, near: Array, far: Array, weights: Array) -> tuple[float, Array]:
@@ -155,10 +181,9 @@ def _comparisons(L: Array, near: Array, far: Array, weights: Array) -> tuple[flo
     """Return Σ w [√d_ab − √d_cd]₊² and its gradient in M."""
     loss, G = 0.0, np.zeros((near.shape[1],) * 2)
     tiny = np.finfo(float).tiny
-    for part in blocks(len(near), ARRAYS * 8 * near.shape[1], BLOCK):
+    for part in _parts(near):
         a, b, w = near[part], far[part], weights[part]
-        x = np.sqrt(np.square(a @ L.T).sum(axis=1))
-        y = np.sqrt(np.square(b @ L.T).sum(axis=1))
+        x, y = _lengths(L, a), _lengths(L, b)
         excess = np.maximum(x - y, 0)
         loss += float(w @ excess**2)
         # a pair of identical rows has the difference 0, so its coefficient does not matter

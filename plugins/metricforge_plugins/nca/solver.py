@@ -12,7 +12,7 @@ from metricforge.constraints import Constraint, Labels
 from metricforge.errors import InputError
 from metricforge.kernels import Linear, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
-from metricforge.rows import Array, draw
+from metricforge.rows import Array, beat, draw
 from metricforge.space import (
     LearnedKernel,
     Size,
@@ -187,6 +187,7 @@ def _steps(function: Any, L: Array, steps: int, tol: float, state: State, proble
     def value(x: Array) -> tuple[float, Array]:
         nonlocal slope
         f, G = function(x.reshape(shape))
+        beat(done, steps)  # a step may take several values
         slope = float(np.linalg.norm(G) * np.linalg.norm(x)) / problem.n
         return -f, -G.ravel()
 
