@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import settings
+from metricforge_cases.data import DATA, MISSING
 
 import metricforge as mf
 from metricforge.constraints import Lines, Satisfied, as_indices, check_n, freeze
@@ -119,10 +120,9 @@ def plugged():
 @pytest.fixture(scope="session")
 def data_folder():
     """The folder of the papers' data sets; tests that need it have a generated twin that always runs."""
-    folder = os.environ.get("METRICFORGE_DATA")
-    if not folder:
-        pytest.skip("METRICFORGE_DATA is not set: the papers' data sets are not on this machine")
-    return Path(folder)
+    if not DATA:
+        pytest.skip(MISSING)
+    return Path(DATA)
 
 
 @pytest.fixture

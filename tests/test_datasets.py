@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import hashlib
-import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -14,13 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from metricforge_cases.data import DATA, needs_data
 
 from metricforge import datasets
 from metricforge.datasets import _content_sum, _Facts, _facts
 from metricforge.errors import InputError, UnknownNameError
-
-DATA = os.environ.get("METRICFORGE_DATA")
-needs_data = pytest.mark.skipif(not DATA, reason="METRICFORGE_DATA names no folder of data files")
 
 KNOWN = _facts()
 FILE_SETS = [name for name, facts in KNOWN.items() if facts.kind == "file"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
-import os
 import socket
 import struct
 import threading
@@ -20,13 +19,11 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from metricforge_cases.data import DATA, needs_data
 
 from metricforge import datasets
 from metricforge.datasets import _content_sum, _facts, _parsed
 from metricforge.errors import InputError
-
-DATA = os.environ.get("METRICFORGE_DATA")
-needs_data = pytest.mark.skipif(not DATA, reason="METRICFORGE_DATA names no folder of data files")
 
 KNOWN = _facts()
 

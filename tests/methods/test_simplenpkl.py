@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from metricforge_cases.matrices import ITERATIVE
 from metricforge_plugins.simplenpkl import factored
 from metricforge_plugins.simplenpkl import graph as graph_module
 from metricforge_plugins.simplenpkl.extension import GraphExtension, RidgeExtension, ridge, unit_rows
@@ -27,7 +28,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
 import metricforge as mf
-from metricforge import eigen, neighbors
+from metricforge import neighbors
 from metricforge.errors import ConvergenceWarning, InputError, UnknownNameError
 from metricforge.problem import Problem
 from metricforge.rows import as_dask
@@ -36,12 +37,7 @@ from metricforge.testing import check_kernel, check_method, check_solver
 
 Linear, RBF, Laplacian, Spectrum = mf.kernels.Linear, mf.kernels.RBF, mf.kernels.Laplacian, mf.kernels.Spectrum
 LOSSES = ("linear", "squared_hinge", "hinge")
-SOLVERS = [
-    "dense",
-    "arpack",
-    "lanczos",
-    pytest.param("primme", marks=pytest.mark.skipif(not eigen.has_primme(), reason="PRIMME is not installed")),
-]
+SOLVERS = ["dense", *ITERATIVE]
 
 
 def clusters(n, classes=2, d=3, seed=0, apart=3.0):
