@@ -216,7 +216,7 @@ def simplenpkl_million(rows: Sequence[Row]) -> str:
 def million(rows: Sequence[Row]) -> str:
     """Say the memory of all processes together."""
     krca, kcr, npkl = (float(only(rows, method=m)["together GB"]) for m in ("krca", "kcr", "simplenpkl"))
-    return f"{krca:.1f} (krca), {kcr:.1f} (kcr) and {npkl:.1f} GB (simplenpkl) in all processes together"
+    return f"{krca:.2f} (krca), {kcr:.2f} (kcr) and {npkl:.2f} GB (simplenpkl) in all processes together"
 
 
 def dask(rows: Sequence[Row]) -> str:
