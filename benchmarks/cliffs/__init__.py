@@ -80,6 +80,7 @@ ROWS = [
     Row("c", "kcr, letter, 2,900 rows", "<= 5", "rows_kcr", "letter"),
     Row("c", "kcr, satimage, 2,900 rows", "<= 5", "rows_kcr", "satimage"),
     Row("c", "kcr, usps, 2,900 rows", "<= 5", "rows_kcr", "usps"),
+    Row("c", "the same with rank=1000", "", "rows_kcr", "usps_landmarks", before=0),
     Row("d", "transform, 200,000 × 4, 500 landmarks, 5 columns out", "3 times faster", "rows_transform", "narrow"),
     Row("d", "transform, 200,000 × 4, 500 landmarks, 500 columns out", "3 times faster", "rows_transform", "full"),
     Row("e", "exact neighbours, 10,000 × 16, k = 10", "1.1 × scikit-learn", "rows_neighbors", "narrow"),
