@@ -24,6 +24,10 @@ HEAD = 48
 """Rows of the nearest cell per neighbour, whose distances are the first limit for candidates."""
 WIDE = 8
 """Up to this many candidates per neighbour are ordered in one table."""
+FEW = 96
+"""Up to this many queries a cell is multiplied by the queries, which takes BLAS half the time of the transpose."""
+BINS = 128
+"""Bins of a query's candidates, from which its limit is estimated before they are sorted."""
 MOST_CANDIDATES = 2**22
 """Candidates of one batch: beyond that, `search` gives up."""
 
@@ -134,37 +138,62 @@ class _Batch:
     def limit(self, queries: Array, right: Array) -> None:
         """Set the limit of some queries to the k-th bound among some rows, if there are so many."""
         if len(right) >= self.k:
-            tile = self.left.take(queries, axis=0) @ right.T
+            left = self.left.take(queries, axis=0)
+            tile = (right @ left.T).T.copy() if len(queries) <= FEW else left @ right.T
             tile.partition(self.k - 1, axis=1)
             self.bound[queries] = np.maximum(tile[:, self.k - 1], 0) + self.slack[queries]
 
     def offer(self, queries: Array, right: Array, numbers: int | Array) -> None:
         """Add those rows whose bounds are low enough; ``numbers`` are their places, or the first of them."""
-        tile = self.left.take(queries, axis=0) @ right.T
-        width = tile.shape[1]
-        flat = (tile <= self.bound.take(queries)[:, None]).ravel().nonzero()[0]
+        left, limits = self.left.take(queries, axis=0), self.bound.take(queries)
+        if len(queries) <= FEW:
+            tile = right @ left.T
+            flat = (tile <= limits).ravel().nonzero()[0]
+            rows = flat // len(queries)
+            who = flat - rows * len(queries)
+        else:
+            tile = left @ right.T
+            flat = (tile <= limits[:, None]).ravel().nonzero()[0]
+            who = flat // len(right)
+            rows = flat - who * len(right)
         if len(flat):
-            where = flat // width
-            columns = flat - where * width
-            places = columns + numbers if isinstance(numbers, int) else numbers.take(columns)
-            self.parts.append((queries.take(where), places, tile.ravel().take(flat)))
+            places = rows + numbers if isinstance(numbers, int) else numbers.take(rows)
+            self.parts.append((queries.take(who), places, tile.ravel().take(flat)))
             self.count += len(flat)
 
     def reduce(self) -> None:
-        """Lower the limit of every query to its k-th bound so far plus the slack, and drop candidates beyond it."""
+        """Lower the limit of every query to its k-th bound so far plus the slack, and drop candidates beyond it.
+
+        The candidates of a query are then together, the queries in ascending order.
+        """
         if not self.parts:
             return
         who, cols, values = (np.concatenate(part) for part in zip(*self.parts, strict=True))
         np.maximum(values, 0, out=values)  # the bits of floats >= 0 ascend with them
+        near = np.flatnonzero(values <= self._estimated(who, values).take(who))
+        who, cols, values = who.take(near), cols.take(near), values.take(near)
         order = np.argsort((who.astype(np.uint64) << np.uint64(32)) | values.view(np.uint32))
-        who, cols, values = who[order], cols[order], values[order]
+        who, cols, values = who.take(order), cols.take(order), values.take(order)
         counts = np.bincount(who, minlength=len(self.bound))
         full = np.flatnonzero(counts >= self.k)
         last = (np.cumsum(counts) - counts)[full] + self.k - 1
         self.bound[full] = np.minimum(self.bound[full], values[last] + self.slack[full])
-        left = np.flatnonzero(values <= self.bound[who])
-        self.parts = [(who[left], cols[left], values[left])]
+        left = np.flatnonzero(values <= self.bound.take(who))
+        self.parts = [(who.take(left), cols.take(left), values.take(left))]
         self.count = len(left)
+
+    def _estimated(self, who: Array, values: Array) -> Array:
+        """Return a limit for each query that its k-th bound plus the slack does not exceed, from counts in bins.
+
+        To sort all candidates would take several times as long.
+        """
+        widths = self.bound / np.float32(BINS)
+        bins = np.minimum(values / np.maximum(widths, np.finfo(np.float32).tiny).take(who), BINS - 1).astype(np.int64)
+        counts = np.bincount(who * BINS + bins, minlength=BINS * len(widths)).reshape(-1, BINS).cumsum(axis=1)
+        enough = counts >= self.k
+        # the k-th is in bin j, so below (j + 1) widths; one more for rounding
+        found = (enough.argmax(axis=1) + 2).astype(np.float32) * widths + self.slack
+        return np.where(enough[:, -1], np.minimum(found, self.bound), self.bound)
 
     def ordered(self, Q: Array, members: Members) -> Found:
         """Return the k nearest candidates of each query, after a last `reduce`."""
