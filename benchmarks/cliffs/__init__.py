@@ -181,7 +181,8 @@ def run(
             table.details.setdefault("rows", {})[f"{row.point}: {row.what}"] = {"before": old, "now": new}
     table.notes += [
         f"before: commit {before}; for the rows on limits, this version without them",
-        "CPU seconds of one BLAS thread, warm, least of the splits",
+        "CPU seconds of one BLAS thread, warm, median of the splits: what the system takes to provide memory is "
+        "part of them, and differs between runs",
         f"error: of 1-NN on held-out rows, mean of {splits} splits (limits: 3-NN; mlkr: the share of the variance that "
         "5-NN regression leaves); difference: now minus before in points, on the splits that both ran, with the "
         "standard error of the paired difference",
@@ -262,8 +263,9 @@ def one_split(row: Row, split: int, limit: float, tree: Path | None, side: str) 
 
 
 def compared(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> tuple[Any, Any, Any]:
-    """Return the least seconds of both, and their ratio."""
-    before, now = (min((r["seconds"] for r in side if "seconds" in r), default=None) for side in (old, new))
+    """Return the median seconds of both, and their ratio."""
+    seconds = ([r["seconds"] for r in side if "seconds" in r] for side in (old, new))
+    before, now = (float(np.median(found)) if found else None for found in seconds)
     ratio: Any = before / now if before is not None and now is not None else ""
     return _shown(before, old), _shown(now, new), ratio
 
