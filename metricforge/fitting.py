@@ -134,6 +134,7 @@ def _report(
         "n": space.n,
         "representation": space.representation,
         "rank": space.rank,
+        **_components_left_out(space),
         "scaling": _scaling(space.kernel),
         "ranks_by": plan.method.ranks_by,
         "seconds": seconds,
@@ -194,8 +195,21 @@ def _remarks(
     )
 
 
+def _components_left_out(space: Space) -> dict[str, Any]:
+    """Return the fields of a report on components: the features they are made of, and what they leave out."""
+    if space.width is None or not space.has_map:
+        return {}
+    return {"features": space.width, "energy_left_out": space.left_out()}
+
+
 def _left_out(space: Space) -> tuple[str, ...]:
-    """Return a note on what ``rank="auto"`` gave up where it took landmarks."""
+    """Return a note on what ``rank="auto"`` gave up where it took landmarks or components."""
+    if space.width is not None and space.has_map:
+        return (
+            f'rank="auto" took {space.rank} components of {space.width} features, as many as {BUDGET:g} forecast CPU '
+            f"seconds allow, at least 100; chosen from the rows and the relations, they leave out "
+            f'{space.left_out():.2g} of the variance; rank="exact" keeps all features',
+        )
     if not (space.automatic and space.representation == "landmarks" and space.has_map):
         return ()
     lost = "" if _rows.is_dask(space.rows) else f"; they leave out {space.left_out():.2g} of k(x, x)"
@@ -207,7 +221,7 @@ def _left_out(space: Space) -> tuple[str, ...]:
 
 def _lost_digits(space: Space) -> tuple[str, ...]:
     """Return a note if values of the kernel are so nearly equal that features computed from them lose digits."""
-    if _rows.is_dask(space.rows) or space.representation == "explicit":
+    if _rows.is_dask(space.rows) or space.representation in ("explicit", "components"):
         return ()
     kernel, sample = space.kernel, _rows.draw(space.n, DIGITS_ROWS, space.seed)
     pairs = np.stack([sample, sample[::-1]], axis=1)

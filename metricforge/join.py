@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from .problem import Method, Solution, Solver
 from .registry import registry
 from .registry.progress import Event
 from .rows import cluster
-from .space import Size, Space, represent, space_seconds
+from .space import Contrast, Size, Space, represent, space_seconds
 
 CUBIC = 1000
 """With more rows, the factorisations of an exact Gram matrix dominate the cost, and BLAS may use all its threads."""
@@ -137,8 +138,10 @@ def make_space(
     placed = _rows.spread(rows) if kernel.takes != "gram" else rows
     cost, columns = _forecast(method, constraint)
     resolved = kernel.resolve(placed, seed=seed)
-    space = represent(resolved, placed, rank, seed=seed, cost=cost, explicit_columns=columns)
-    if method is not None and method.rank is not None and rank == "auto" and space.representation != "explicit":
+    hints = None if constraint is None else partial(contrast, constraint, seed=seed)
+    space = represent(resolved, placed, rank, seed=seed, cost=cost, explicit_columns=columns, hints=hints)
+    explicit = space.representation in ("explicit", "components")
+    if method is not None and method.rank is not None and rank == "auto" and not explicit:
         space = represent(resolved, placed, method.rank, seed=seed)
     diagonal, some = _sampled_values(space, seed)
     if not np.isfinite(some).all():
@@ -151,6 +154,21 @@ def make_space(
             "rescale X, for instance with StandardScaler"
         )
     return space
+
+
+def contrast(constraint: Constraint, *, seed: int) -> Contrast | None:
+    """Return the like and unlike rows of a constraint, or of the pairs that it converts to; None without any."""
+    lines = constraint.lines()
+    if not lines:
+        try:
+            lines = constraint.to("pairs", seed=seed).lines()
+        except InputError:  # a kind of a plugin, which no conversion leads from
+            return None
+    found = [[part.pairs for part in lines if part.short == short and len(part.pairs)] for short in (True, False)]
+    if not any(found):
+        return None
+    none = np.empty((0, 2), dtype=np.int64)
+    return Contrast(*(np.concatenate([none, *pairs]) for pairs in found))
 
 
 def _sampled_values(space: Space, seed: int) -> tuple[_rows.Array, _rows.Array]:

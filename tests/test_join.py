@@ -227,3 +227,40 @@ def test_a_matrix_that_cannot_be_factorised_is_an_input_error():
     says = r"^X: mine met a matrix that it cannot factorise \(3-th minor\); rescale"
     with pytest.raises(InputError, match=says), join.solving(None, "features", 9, "mine"):
         raise np.linalg.LinAlgError("3-th minor")
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        mf.Labels(np.arange(30) % 3),
+        mf.Pairs([(0, 3)], [(0, 1)], n=30),
+        mf.Triplets([(0, 3, 1)], n=30),
+        mf.Quadruplets([(0, 3, 5, 7)], n=30),
+        mf.Targets(np.arange(30.0)),
+    ],
+)
+def test_every_kind_of_hints_says_which_rows_are_alike(constraint):
+    found = join.contrast(constraint, seed=0)
+    assert len(found.like)
+    assert len(found.unlike)
+    if isinstance(constraint, mf.Labels):
+        codes = constraint.codes
+        assert (codes[found.like[:, 0]] == codes[found.like[:, 1]]).all()
+        assert (codes[found.unlike[:, 0]] != codes[found.unlike[:, 1]]).all()
+
+
+def test_groups_say_which_rows_are_alike_only():
+    found = join.contrast(mf.Chunklets(np.arange(30) % 3), seed=0)
+    assert len(found.like)
+    assert found.unlike.shape == (0, 2)
+
+
+def test_hints_of_a_foreign_kind_choose_no_components():
+    class Ranks(mf.Labels):
+        def lines(self):
+            return ()
+
+        def to(self, kind, *, seed=0):
+            raise InputError("no conversion leads from Ranks")
+
+    assert join.contrast(Ranks(np.arange(9) % 2), seed=0) is None

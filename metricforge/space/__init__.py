@@ -3,10 +3,10 @@
 Exact and low rank are one code path.  With landmarks Z and K_ZZ = LL', the features φ(x) = L⁻¹ k(Z, x) reproduce the
 kernel exactly on the span of the landmarks; "exact" means that the landmarks span all n rows.
 
-Files: `maps` has the features φ, `landmarks` chooses rows and factorises their Gram matrix, `representation` chooses
-between explicit features, all rows and landmarks, `learned` has the learned kernel, `embeddings` the embedding of any
-kernel, `factors` parts of methods that learn a factor, `costs` the forecasts of CPU time from which
-``rank="auto"`` follows.
+Files: `maps` has the features φ, `landmarks` chooses rows and factorises their Gram matrix, `directions` chooses
+directions of wide features by the hints, `representation` chooses between explicit features, components of them, all
+rows and landmarks, `learned` has the learned kernel, `embeddings` the embedding of any kernel, `factors` parts of
+methods that learn a factor, `costs` the forecasts of CPU time from which ``rank="auto"`` follows.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from .costs import (
     space_seconds,
     steps_seconds,
 )
+from .directions import DENSE_WIDTH, Contrast, contrast_weights, leading_eigenvectors, subspace_iteration
 from .embeddings import embedding, principal_axes
 from .factors import add_transposed_product, check_start, start_factor
 from .landmarks import check_diagonal, choose_landmarks, landmark_map, pivoted_cholesky
@@ -32,7 +33,9 @@ from .representation import Space, represent
 
 __all__ = [
     "BUDGET",
+    "DENSE_WIDTH",
     "ChangedKernel",
+    "Contrast",
     "FactoredKernel",
     "FeatureMap",
     "LearnedKernel",
@@ -48,10 +51,12 @@ __all__ = [
     "check_memory",
     "check_start",
     "choose_landmarks",
+    "contrast_weights",
     "embedding",
     "explicit_map",
     "explicit_width",
     "landmark_map",
+    "leading_eigenvectors",
     "parts_of",
     "pivoted_cholesky",
     "principal_axes",
@@ -61,4 +66,5 @@ __all__ = [
     "space_seconds",
     "start_factor",
     "steps_seconds",
+    "subspace_iteration",
 ]

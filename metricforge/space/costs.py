@@ -11,12 +11,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from .directions import DENSE_WIDTH, SAMPLED
+
 BUDGET = 4.0
 """CPU seconds that the forecast of a fit with ``rank="auto"`` may reach."""
 LEAST_RANK = 100
 """Landmarks that ``rank="auto"`` takes in any case: with fewer, the features say little about a kernel."""
 LITTLE_MORE = 1.25
 """Where the forecast with so few exceeds the budget, the rank may multiply it by this factor."""
+EXCEEDED = 2.0
+"""Explicit features are taken as they are up to this multiple of the budget: forecasts are no more exact than that."""
 AUTO_RANK = 500
 """Landmarks that ``rank="auto"`` takes at most."""
 SAMPLE_ROWS = 20_000
@@ -42,10 +46,10 @@ class Size:
     d : int
         Columns of the rows; 1 for rows without columns.
     m : int
-        Features: explicit ones, landmarks, or n.
+        Features: explicit ones, components of them, landmarks, or n.
     p : int
         Relations, as the solver receives them; 0 if unknown.
-    representation : {"explicit", "exact", "landmarks"}
+    representation : {"explicit", "components", "exact", "landmarks"}
     kind : Constraint class or None
         The kind of the relations.
     """
@@ -75,6 +79,8 @@ def space_seconds(size: Size, rows: int | None = None) -> float:
     q = size.n if rows is None else min(rows, size.n)
     if size.representation == "explicit":
         return 1e-9 * 2 * q * size.m
+    if size.representation == "components":
+        return 1e-9 * (q * size.d * (2 + 0.06 * size.m) + _directions_work(size))
     features = 0.0599 * q * size.m**2 + 9.31 * q * size.m + 0.073 * q * size.m * size.d
     if size.representation == "exact":
         return 1e-9 * (0.045 * size.n**3 + features)
@@ -82,10 +88,20 @@ def space_seconds(size: Size, rows: int | None = None) -> float:
     return 1e-9 * (0.123 * s * size.m * size.d + 50.3 * s * size.m + features)
 
 
+def _directions_work(size: Size) -> float:
+    """Return the forecast nanoseconds of choosing components of explicit features, about as many as columns."""
+    d, q = size.d, min(size.n, SAMPLED)
+    if d <= DENSE_WIDTH:
+        return 0.1 * q * d**2 + 40 * q * d + 0.6 * d**3
+    return q * d * (40 + 1.2 * size.m) + 3 * d * size.m**2
+
+
 def space_bytes(size: Size) -> int:
     """Return the peak memory of the feature map: of a Gram matrix and its factors, or of choosing landmarks."""
     if size.representation == "explicit":
         return 0
+    if size.representation == "components":
+        return 8 * (5 * min(size.n, SAMPLED) * size.d + 8 * min(size.d, DENSE_WIDTH) ** 2)
     if size.representation == "exact":
         return GRAM_ARRAYS * 8 * size.n * size.n
     s = min(size.n, max(SAMPLE_ROWS, 2 * size.m))

@@ -26,13 +26,19 @@ def check_start(start: Any, n_components: int | None) -> tuple[tuple[float, ...]
     return rows_of_numbers(start, "start")
 
 
-def start_factor(Phi: Array, n_components: int | None, start: tuple[tuple[float, ...], ...] | None) -> Array:
-    """Return L (r, m): what is given, the identity, or the leading principal axes of centred features Phi (n, m)."""
+def start_factor(
+    Phi: Array, n_components: int | None, start: tuple[tuple[float, ...], ...] | None, mix: Array | None = None
+) -> Array:
+    """Return L (r, m): what is given, the identity, or the leading principal axes of centred features Phi (n, m).
+
+    Where the features are components x'mix of explicit ones (``mix`` of the feature map), ``start`` is on the latter.
+    """
     m = Phi.shape[1]
     if start is not None:
-        if len(start[0]) != m:
-            raise InputError(f"start must have {m} columns, one per feature, got {len(start[0])}")
-        L = np.array(start)
+        width = m if mix is None else len(mix)
+        if len(start[0]) != width:
+            raise InputError(f"start must have {width} columns, one per feature, got {len(start[0])}")
+        L = np.array(start) if mix is None else np.array(start) @ mix
         with quiet():
             largest = 4 * np.square(L).sum() * np.vecdot(Phi, Phi).max(initial=0.0)
         if not np.isfinite(largest):  # it bounds the squared distances

@@ -866,14 +866,14 @@ def test_both_ways_to_directions_agree(rng):
     pairs = mf.Pairs.from_labels(y, n_pairs=1500, seed=0)
     i, j = np.concatenate([pairs.similar, pairs.dissimilar]).T
     D = np.repeat([False, True], [len(pairs.similar), len(pairs.dissimilar)])
-    weights = subspace.contrast_weights(D)
+    weights = mf.space.contrast_weights(D)
     dense, graph = Dense(X[i] - X[j]), Graph(X, i, j)
     G = dense.gather(weights)
     Y = rng.normal(size=(60, 3))
     assert np.allclose(dense.product(weights, Y), G @ Y)
     assert np.allclose(graph.product(weights, Y), G @ Y)
-    exact = subspace.leading_eigenvectors(G, 6)
-    iterated = subspace.subspace_iteration(lambda Y: dense.product(weights, Y), 60, 6, 0)
+    exact = mf.space.leading_eigenvectors(G, 6)
+    iterated = mf.space.subspace_iteration(lambda Y: dense.product(weights, Y), 60, 6, 0)
     assert np.allclose(exact.T @ exact, np.eye(6))
     assert np.trace(iterated.T @ G @ iterated) >= 0.99 * np.trace(exact.T @ G @ exact)
 

@@ -15,20 +15,20 @@ from metricforge.errors import InputError
 from metricforge.kernels import Kernel
 from metricforge.kernels.alignment import factor_alignment
 from metricforge.problem import Problem
-from metricforge.space import FeatureMap, LearnedKernel
+from metricforge.space import (
+    DENSE_WIDTH,
+    FeatureMap,
+    LearnedKernel,
+    contrast_weights,
+    leading_eigenvectors,
+    subspace_iteration,
+)
 
 from .differences import Differences, differences
 from .ideal import entry_alignment, label_alignment, pair_alignment
 from .program import Program
 from .selection import closest_pairs, pairs_from_labels
-from .subspace import (
-    DENSE_WIDTH,
-    contrast_weights,
-    directions,
-    leading_directions,
-    leading_eigenvectors,
-    subspace_iteration,
-)
+from .subspace import directions, leading_directions
 
 if TYPE_CHECKING:
     from .solver import Idealized

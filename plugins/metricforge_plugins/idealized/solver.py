@@ -20,12 +20,12 @@ from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import Kernel, Linear, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import ComparedByContent
-from metricforge.space import Size, space_bytes
+from metricforge.space import DENSE_WIDTH, Size, space_bytes
 
 from . import proximal
 from .hints import KEPT_BYTES, Prepared, Restriction, prepare, refined
 from .selection import check_selection
-from .subspace import DENSE_WIDTH, fit_seconds
+from .subspace import fit_seconds
 from .unprojected import Unprojected
 
 Array = NDArray[Any]

@@ -12,14 +12,21 @@ Explicit features of moderate width are then solved in the leading eigenvectors 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from metricforge.constraints import Labels
-from metricforge.space import Size, affordable, rows_seconds, space_seconds
+from metricforge.space import (
+    DENSE_WIDTH,
+    Size,
+    affordable,
+    contrast_weights,
+    leading_eigenvectors,
+    rows_seconds,
+    space_seconds,
+    subspace_iteration,
+)
 
 from .differences import Differences
 
@@ -31,10 +38,6 @@ MOST_DIRECTIONS = 100
 """Directions at the most: beyond, the test error did not fall on any set that was tried."""
 PAIRS_PER_ROW, SEARCHED_ROWS = 8, 20_000
 """Pairs that are built from labels for each row, about, and the rows around which they are searched."""
-DENSE_WIDTH = 1000
-"""Up to this many features the difference of the second moments is formed; beyond, it is only multiplied with."""
-OVERSAMPLED, MORE, POWER_STEPS = 2, 20, 2
-"""The subspace iteration has 2 r + 20 columns, some for eigenvalues below zero, and two steps after the first."""
 
 
 def solve_seconds(pairs: int, width: int) -> float:
@@ -66,13 +69,6 @@ def directions(pairs: int, width: int) -> int:
     return affordable(lambda r: solve_seconds(pairs, r), 1, most, SOLVE_SECONDS)
 
 
-def contrast_weights(dissimilar: Array) -> Array:
-    """Return w_t with Σ w_t z_t z_t' = mean_D zz' − mean_S zz'."""
-    n_dissimilar = max(int(np.count_nonzero(dissimilar)), 1)
-    n_similar = max(len(dissimilar) - n_dissimilar, 1)
-    return np.where(dissimilar, 1 / n_dissimilar, -1 / n_similar)
-
-
 def leading_directions(z: Differences, dissimilar: Array, r: int, seed: int) -> Array:
     """Return the r leading eigenvectors of mean_D zz' − mean_S zz', (p, r).
 
@@ -82,21 +78,3 @@ def leading_directions(z: Differences, dissimilar: Array, r: int, seed: int) -> 
     if z.width <= DENSE_WIDTH:
         return leading_eigenvectors(z.gather(weights), r)
     return subspace_iteration(lambda X: z.product(weights, X), z.width, r, seed)
-
-
-def leading_eigenvectors(G: Array, r: int) -> Array:
-    """Return the eigenvectors of the r largest eigenvalues, largest first."""
-    from scipy.linalg import eigh
-
-    p = len(G)
-    return np.asarray(eigh(G, subset_by_index=[p - r, p - 1])[1][:, ::-1], dtype=np.float64)
-
-
-def subspace_iteration(product: Callable[[Array], Array], p: int, r: int, seed: int) -> Array:
-    """Return approximate eigenvectors of the r largest eigenvalues of a symmetric operator on p coordinates."""
-    k = min(p, OVERSAMPLED * r + MORE)
-    X = np.random.default_rng(seed).standard_normal((p, k)).astype(np.float32)
-    for _ in range(POWER_STEPS + 1):
-        X = np.linalg.qr(product(X))[0]
-    H = X.T @ product(X)
-    return np.asarray(np.linalg.qr(X @ leading_eigenvectors((H + H.T) / 2, r))[0], dtype=np.float64)

@@ -70,7 +70,8 @@ class MLKR(Solver):
         The rows i of the sum, drawn at random and compared with all rows.  "auto": all up to 4,000; of more rows, as
         many as 4 forecast CPU seconds allow, at least 4,000.
     start : (r, m) nested tuple or array, optional
-        L to start from, on the m features; not together with ``n_components``.
+        L to start from, on the m features (all of them, also where components are taken); not together with
+        ``n_components``.
 
     References
     ----------
@@ -103,7 +104,7 @@ class MLKR(Solver):
         Phi = problem.space.map.of_rows(problem.rows, rows, copies=2, gather=True)
         Phi -= Phi.mean(axis=0)
         y = y - y.mean()
-        start = start_factor(Phi, self.n_components, self.start)
+        start = start_factor(Phi, self.n_components, self.start, problem.space.basis)
         n, m, r = *Phi.shape, len(start)
         q = _queries(n, m, r) if isinstance(self.queries, str) else int(self.queries)
         queries = draw(n, q, problem.seed)

@@ -79,7 +79,8 @@ class NCA(Solver):
         those of all rows.  "auto": all up to 3,000; of more rows, as many as 4 forecast CPU seconds allow, at least
         2,000.
     start : (r, m) nested tuple or array, optional
-        L to start from, on the m features; not together with ``n_components``.
+        L to start from, on the m features (all of them, also where components are taken); not together with
+        ``n_components``.
 
     References
     ----------
@@ -112,7 +113,7 @@ class NCA(Solver):
             raise InputError("y: every class has one labelled row, so no neighbour can be right; label more rows")
         Phi = problem.space.map.of_rows(problem.rows, rows, copies=2, gather=True)
         Phi -= Phi.mean(axis=0)  # distances do not change, and products keep more digits
-        start = start_factor(Phi, self.n_components, self.start)
+        start = start_factor(Phi, self.n_components, self.start, problem.space.basis)
         n, m, r = *Phi.shape, len(start)
         q = _most_queries(n, m, r) if isinstance(self.queries, str) else int(self.queries)
         softmax = Softmax(Phi, labels.codes[rows], float(self.penalty), draw(n, q, problem.seed))

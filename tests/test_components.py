@@ -1,0 +1,176 @@
+"""Components of wide explicit features: what ``rank="auto"`` takes where all of them would take long."""
+
+from __future__ import annotations
+
+import re
+
+import dask.array as da
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import metricforge as mf
+from metricforge.kernels import Linear
+from metricforge.plans import resolve
+from metricforge.problem import Method
+from metricforge.space import Contrast, directions, represent
+
+SIGNAL = slice(120, 124)
+"""Columns that differ between classes; the first 120 are the widest, and carry none of them."""
+
+
+def wide_rows(n=700, d=300, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 4
+    spread = np.full(d, 0.05)
+    spread[:120] = 3.0
+    X = rng.normal(size=(n, d)) * spread
+    X[:, SIGNAL] += 2 * np.eye(4)[y]
+    return X, y
+
+
+def hints(y, n_pairs=1500):
+    pairs = mf.Pairs.from_labels(y, n_pairs=n_pairs, seed=0)
+    return Contrast(pairs.similar, pairs.dissimilar)
+
+
+def share_of_signal(V):
+    return np.square(V[SIGNAL]).sum() / 4
+
+
+@pytest.mark.parametrize("dense", [1000, 50])
+def test_components_keep_what_tells_classes_apart(monkeypatch, dense):
+    monkeypatch.setattr(directions, "DENSE_WIDTH", dense)
+    X, y = wide_rows()
+    made = represent(Linear(), X, cost=lambda size: 0.04 * size.m, hints=lambda: hints(y))
+    assert (made.representation, made.rank, made.width) == ("components", 125, 300)
+    V = made.basis
+    np.testing.assert_allclose(V.T @ V, np.eye(125), atol=1e-6)
+    assert share_of_signal(V) > 0.7
+    principal = np.linalg.eigh(np.cov(X.T))[1][:, -100:]
+    assert share_of_signal(principal) < 0.1
+    np.testing.assert_allclose(made.features, X @ V)
+
+
+@pytest.mark.parametrize("missing", ["like", "unlike"])
+def test_one_kind_of_pairs_is_enough(missing):
+    X, y = wide_rows()
+    both = hints(y)
+    none = np.empty((0, 2), dtype=np.int64)
+    found = Contrast(*(none if name == missing else getattr(both, name) for name in ("like", "unlike")))
+    V = represent(Linear(), X, cost=lambda size: 0.04 * size.m, hints=lambda: found).basis
+    assert share_of_signal(V) > 0.5
+
+
+def test_components_are_the_most_within_the_budget():
+    X, y = wide_rows()
+
+    def made(cost, rank="auto", **options):
+        return represent(Linear(), X, rank, cost=cost, hints=lambda: hints(y), **options)
+
+    found = made(lambda size: 0.03 * size.m)  # 9 s for all features
+    assert (found.representation, found.rank, found.forecast) == ("components", 133, pytest.approx(3.99))
+    assert found.automatic
+    assert made(lambda size: 0.025 * size.m).representation == "explicit"  # 7.5 s: not above twice the budget
+    assert made(lambda size: 99.0).representation == "explicit"  # as long with components
+    assert made(lambda size: 10.0 * size.m).rank == 125  # at least 100, and what adds a quarter to their cost
+    assert made(lambda size: 10.0 * size.m, "exact").representation == "explicit"
+    assert made(lambda size: 10.0 * size.m, explicit_columns=5000).representation == "explicit"
+    assert represent(Linear(), X, cost=lambda size: 10.0 * size.m).representation == "explicit"
+    assert represent(Linear(), X, cost=lambda size: 10.0 * size.m, hints=lambda: None).representation == "explicit"
+    assert represent(Linear(), X[:, :100], cost=lambda size: 1e9 * size.m, hints=lambda: hints(y)).rank == 100
+
+
+def test_share_left_out_is_that_of_the_variance():
+    X, y = wide_rows()
+    far = represent(Linear(), X + 1000.0, cost=lambda size: 0.04 * size.m, hints=lambda: hints(y))
+    V = far.basis
+    centred = X - X.mean(axis=0)
+    expected = 1 - np.square(centred @ V).sum() / np.square(centred).sum()
+    assert far.left_out() == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e-60, 1.0, 1e45])
+def test_components_do_not_depend_on_the_scale(scale):
+    X, y = wide_rows(400)
+    options = {"cost": lambda size: 0.04 * size.m, "hints": lambda: hints(y)}
+    P, Q = (represent(Linear(), rows, **options).basis for rows in (X, scale * X))
+    np.testing.assert_allclose(np.linalg.svd(P.T @ Q)[1], 1, atol=1e-3)
+
+
+def test_rows_that_are_equal_have_components():
+    X = np.ones((400, 300))
+    y = np.arange(400) % 2
+    assert represent(Linear(), X, cost=lambda size: 0.04 * size.m, hints=lambda: hints(y)).basis.shape == (300, 125)
+
+
+def test_dask_and_sparse_rows_have_the_same_components():
+    X, y = wide_rows()
+    options = {"cost": lambda size: 0.04 * size.m, "hints": lambda: hints(y)}
+    expected = represent(Linear(), X, **options)
+    for rows in (da.from_array(X, chunks=(130, -1)), sp.csr_array(X)):
+        made = represent(Linear(), rows, **options)
+        np.testing.assert_allclose(np.asarray(made.features), expected.features, atol=1e-8)
+        assert made.left_out() == pytest.approx(expected.left_out(), rel=1e-6)
+
+
+@pytest.fixture
+def stranger(plugged):
+    """A foreign method whose cost makes 300 columns too many."""
+    solver = resolve("lfda", None).solver
+    method = Method(constraint=mf.Labels, kernel=Linear(), solver=solver, cost=lambda size: 0.04 * size.m)
+    with plugged(method={"stranger": method}):
+        yield "stranger"
+
+
+def test_a_foreign_method_profits_and_the_report_says_what_was_left_out(stranger, tmp_path):
+    X, y = wide_rows()
+    new = wide_rows(seed=1)[0]
+    metric = mf.learn(X, y, method=stranger)
+    report = metric.report
+    assert (report.representation, report.rank, report.features) == ("components", 125, 300)
+    assert 0 < report.energy_left_out < 0.5
+    said = f'125 components of 300 features.*leave out {report.energy_left_out:.2g} of the variance.*rank="exact" keeps'
+    assert any(re.search(said, note) for note in report.notes)
+    Z = metric.transform(new)
+    np.testing.assert_allclose(np.linalg.norm(Z[0] - Z[1:5], axis=1), metric.distance(new[:1], new[1:5])[0])
+    M = metric.mahalanobis()
+    assert M.shape == (300, 300)
+    difference = new[0] - new[1]
+    assert np.sqrt(difference @ M @ difference) == pytest.approx(metric.distance(new[:2])[0, 1])
+    metric.save(tmp_path / "wide.metric")
+    loaded = mf.load(tmp_path / "wide.metric")
+    np.testing.assert_allclose(loaded.transform(new), Z)
+    assert loaded.report.energy_left_out == report.energy_left_out
+
+
+def test_exact_keeps_all_features(stranger):
+    X, y = wide_rows()
+    report = mf.learn(X, y, method=stranger, rank="exact").report
+    assert (report.representation, report.rank) == ("explicit", 300)
+    assert "energy_left_out" not in report
+    assert not any("components" in note for note in report.notes)
+
+
+def test_the_same_metric_on_dask(stranger):
+    X, y = wide_rows()
+    expected = mf.learn(X, y, method=stranger)
+    metric = mf.learn(da.from_array(X, chunks=(200, -1)), y, method=stranger)
+    assert metric.report.representation == "components"
+    assert metric.report.energy_left_out == pytest.approx(expected.report.energy_left_out, rel=1e-6)
+    np.testing.assert_allclose(metric.distance(X[:9]), expected.distance(X[:9]), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["nca", "mlkr"])
+def test_a_start_on_all_features_holds_for_components(method, monkeypatch):
+    monkeypatch.setattr("metricforge.space.representation.BUDGET", 0.01)
+    monkeypatch.setattr("metricforge.space.representation.LITTLE_MORE", 1.0)
+    monkeypatch.setattr("metricforge.space.representation.EXCEEDED", 1.0)
+    X, y = wide_rows(400)
+    hints = mf.Targets(y.astype(float)) if method == "mlkr" else y
+    start = np.eye(300)[SIGNAL]
+    metric = mf.learn(X, hints, method=method, kernel=Linear(), start=start, max_iter=1)
+    assert metric.report.representation == "components"
+    assert metric.transform(X).shape == (400, 4)
+    with pytest.raises(mf.errors.InputError, match="start must have 300 columns"):
+        mf.learn(X, hints, method=method, kernel=Linear(), start=start[:, :200])
