@@ -260,8 +260,11 @@ def _gain(result: Result, verdict: Verdict) -> str:
             continue
         measure, column = result.printed.measures[cell.measure], cell.column.split(", ")[0]
         sign = 1 if measure.better == "higher" else -1
+        # a variant may have a baseline of its own: "learned, our default, as found" that of "baseline, as found"
+        endings = (cell.column.removeprefix(column), f", {cell.column.rsplit(', ', 1)[-1]}")
+        own = [at[key] for e in endings if (key := (cell.measure, cell.row, measure.baseline + e)) in at]
         for place in ((cell.row, measure.baseline), (measure.baseline, column)):
-            before, printed_before = at.get((cell.measure, *place)), measure.mean(*place)
+            before, printed_before = own[0] if own else at.get((cell.measure, *place)), measure.mean(*place)
             if before is not None and printed_before is not None:
                 ours.append(sign * (cell.ours - before))
                 theirs.append(sign * (cell.paper - printed_before))

@@ -8,17 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .prepared import rows_standardised
 from .scores import nearest_error, standardised
 
 Array = NDArray[Any]
 
 NEAREST, CLUSTERS = "Euclidean 1-NN error % after", "Euclidean k-means error % after"
 """The measures."""
-
-
-def rows_standardised(X: Array) -> Array:
-    """Return every row with mean 0 and standard deviation 1."""
-    return np.asarray((X - X.mean(axis=1, keepdims=True)) / X.std(axis=1, keepdims=True))
 
 
 def logarithms(X: Array) -> Array:

@@ -9,7 +9,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from metricforge_papers import appending, defaults, idealized, krca, lpdesign, pages, programs, simplenpkl, ways
+from metricforge_papers import (
+    appending,
+    defaults,
+    idealized,
+    krca,
+    lpdesign,
+    pages,
+    prepared,
+    programs,
+    simplenpkl,
+    ways,
+)
 from metricforge_papers.dominated import least_row_sum
 from metricforge_papers.entries import ENTRIES, find, reproduce
 from metricforge_papers.experiment import DEFAULT, Run
@@ -528,6 +539,7 @@ def test_the_data_sets_are_on_one_page(data_folder, tmp_path, capsys):
     [
         ("lpdesign-figure3", lpdesign.unscaled_sentence),
         ("idealized-table2", idealized.starts_sentence),
+        ("idealized-table2", prepared.sentence),
         ("krca-table4", krca.ahead_sentence),
         ("krca-table2", krca.gains_sentence),
     ],
