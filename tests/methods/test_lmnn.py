@@ -195,6 +195,11 @@ def test_wide_rows_get_a_ridge_and_a_limit_of_steps():
     wide = coordinates(X, i, j, "auto")
     level = float(np.trace(sum(np.outer(z, z) for z in X[i] - X[j]))) / 40
     assert wide.ridge == pytest.approx(level)  # (4 · 40 / 120)², at most 1
+    few = X[:, :3]  # components of 15 features, which were chosen by the labels
+    i, j = target_neighbours(few, y, 3)
+    level = float(np.trace(sum(np.outer(z, z) for z in few[i] - few[j]))) / 3
+    assert coordinates(few, i, j, "auto", 15).ridge == pytest.approx(0.25 * level)  # (4 · 15 / 120)²
+    i, j = target_neighbours(X, y, 3)
     assert coordinates(X, i, j, "least").ridge == 0
     assert coordinates(X[:, :1], *target_neighbours(X[:, :1], y, 3), "auto").ridge == 0
     assert solver._most_steps(1140, 819) == solver.LEAST_STEPS

@@ -140,3 +140,20 @@ def test_every_value_of_a_line_search_is_a_sign_of_progress(plugged, monkeypatch
     values = [i for i, what in enumerate(happened) if what == "value"]
     assert len(values) > 5
     assert all(happened[i + 1] == "event" for i in values)
+
+
+def test_passes_over_listed_neighbours_show_progress(monkeypatch):
+    """On wide rows such a pass takes seconds."""
+    X, y = data()
+    softmax = Softmax(X, y, 0.0)
+    L = np.eye(4)
+    softmax.search(L, 10)
+    f, G = softmax.listed(L)
+    heard = []
+    monkeypatch.setattr(objective, "LISTED", 8 * 10 * 4 * 20)  # blocks of 20 rows
+    monkeypatch.setattr(pulse, "INTERVAL", 0.0)
+    with pulse.listening(lambda done, total: heard.append(done)):
+        again, H = softmax.listed(L)
+    assert heard == [20, 40, 60, 80, 90]
+    assert again == pytest.approx(f, rel=1e-12)
+    assert_allclose(H, G, rtol=1e-12)

@@ -68,8 +68,12 @@ class Coordinates:
     ridge: float
 
 
-def coordinates(Phi: Array, i: Array, j: Array, ridge: float | str) -> Coordinates:
-    """Whiten the differences of targets.  Cost: O((n + p) m² + m³) time, 8 m² bytes and a chunk of rows."""
+def coordinates(Phi: Array, i: Array, j: Array, ridge: float | str, among: int | None = None) -> Coordinates:
+    """Whiten the differences of targets.  Cost: O((n + p) m² + m³) time, 8 m² bytes and a chunk of rows.
+
+    ``among`` is the number of features of which Phi are components.  These were chosen by the labels, so noise has as
+    many directions as before to fit the labels with, and ridge="auto" counts them all.
+    """
     from scipy.linalg import cholesky, solve_triangular
 
     mean = Phi.mean(axis=0)
@@ -84,7 +88,7 @@ def coordinates(Phi: Array, i: Array, j: Array, ridge: float | str) -> Coordinat
     e = np.linalg.eigvalsh(C)
     level = float(e.mean()) or float(w.mean())
     if isinstance(ridge, str):
-        noise = min(1.0, (SPREAD * len(C) / len(Phi)) ** 2) if ridge == "auto" else 0.0
+        noise = min(1.0, (SPREAD * (among or len(C)) / len(Phi)) ** 2) if ridge == "auto" else 0.0
         least = 0.0 if e[0] > NULL * max(e[-1], level) else RIDGE
         ridge = noise if noise >= LEAST_RIDGE else least
     added = float(ridge) * level

@@ -74,7 +74,7 @@ class LMNN(Solver):
         Added to the first sum as ``ridge`` · c · tr M, with c the mean eigenvalue of Σ (φ_i − φ_j)(φ_i − φ_j)' over
         targets.  "least" is 0, or 1e-6 where this matrix is singular and the metric would be unbounded.  "auto" is
         (4 m / n)² for m directions of n labelled rows, at most 1, and "least" below 0.01: test errors on wide rows are
-        much lower with it.
+        much lower with it.  Where components of wide features are taken, m is the number of features.
     tol : float in (0, 1]
         The gap to reach, relative to the objective.
     max_iter : "auto" or int
@@ -111,7 +111,7 @@ class LMNN(Solver):
         codes = labels.codes[rows]
         Phi = problem.space.map.of_rows(problem.rows, rows, copies=3, gather=True)
         i, j = target_neighbours(Phi, codes, self.k)
-        axes = coordinates(Phi, i, j, self.ridge)
+        axes = coordinates(Phi, i, j, self.ridge, problem.space.width)
         margins = Margins(np.ascontiguousarray(Phi @ axes.back.T), codes, i, j, float(self.mu))
         del Phi
         start = self._start(margins, axes.root)

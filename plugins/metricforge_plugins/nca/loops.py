@@ -51,13 +51,15 @@ def weigh(D: Array, rows: Array, codes: Array, total: Array) -> float:  # pragma
 
 
 @njit(cache=True, nogil=True, fastmath=_FAST)  # type: ignore[untyped-decorator]
-def listed(Z: Array, near: Array, codes: Array, G: Array) -> float:  # pragma: no cover
-    """Return Σ p_i over the listed neighbours (n, k) of each row only, and add half its gradient in Z to G."""
-    n, r = Z.shape
-    k = near.shape[1]
+def listed(Z: Array, near: Array, codes: Array, G: Array, start: int, stop: int) -> float:  # pragma: no cover
+    """Return Σ p_i over the listed neighbours (n, k) of each row only, and add half its gradient in Z to G.
+
+    The rows i are those from ``start`` to ``stop``.
+    """
+    r, k = Z.shape[1], near.shape[1]
     e = np.empty(k)
     f = 0.0
-    for i in range(n):
+    for i in range(start, stop):
         nearest = np.inf
         for t in range(k):
             j = near[i, t]

@@ -13,6 +13,8 @@ from metricforge.space import add_transposed_product
 
 BLOCK = 2**25
 """Memory of a block of distances, in bytes."""
+LISTED = 2**28
+"""Differences of listed neighbours between two signs of progress, in bytes: less than half a second."""
 ARRAYS = 2
 """Arrays of the size of a block that exist at the same time."""
 
@@ -110,7 +112,10 @@ class Softmax:
         assert self.near is not None
         Z = self.F @ L.T
         G = np.zeros_like(Z)
-        return self._penalised(listed(Z, self.near, self.codes, G), G, L)
+        f = 0.0
+        for part in blocks(len(Z), 8 * self.near.shape[1] * Z.shape[1], LISTED):
+            f += listed(Z, self.near, self.codes, G, part.start, part.stop)
+        return self._penalised(f, G, L)
 
     def _penalised(self, f: float, G: Array, L: Array, times: float = 1.0) -> tuple[float, Array]:
         return times * f - self.penalty * float(np.vdot(L, L)), 2 * times * (G.T @ self.F) - 2 * self.penalty * L
