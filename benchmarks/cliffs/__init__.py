@@ -122,6 +122,25 @@ ROWS = [
             ("itml", "satimage, 4,000 rows", "itml_satimage"),
             ("itml", "usps, 1,000 rows", "itml_usps"),
             ("itml", "mnist, 1,000 rows of 300 components", "itml_mnist"),
+            ("nca", "mnist, 2,000 rows of 784 columns", "wide_nca_mnist"),
+            ("nca", "usps, 2,900 rows of 256 columns", "wide_nca_usps"),
+            ("nca", "digits, 1,200 rows of 64 columns", "wide_nca_digits"),
+            ("nca", "synthetic, 2,000 rows of 800 columns", "wide_nca_synthetic"),
+            ("lmnn", "mnist, 2,000 rows of 784 columns", "wide_lmnn_mnist"),
+            ("lmnn", "usps, 2,900 rows of 256 columns", "wide_lmnn_usps"),
+            ("lmnn", "digits, 1,200 rows of 64 columns", "wide_lmnn_digits"),
+            ("lmnn", "synthetic, 2,000 rows of 800 columns", "wide_lmnn_synthetic"),
+            ("itml", "mnist, 2,000 rows of 784 columns", "wide_itml_mnist"),
+            ("itml", "usps, 2,900 rows of 256 columns", "wide_itml_usps"),
+            ("itml", "digits, 1,200 rows of 64 columns", "wide_itml_digits"),
+            ("itml", "synthetic, 2,000 rows of 800 columns", "wide_itml_synthetic"),
+            ("lsml", "mnist, 2,000 rows of 784 columns", "wide_lsml_mnist"),
+            ("lsml", "usps, 2,900 rows of 256 columns", "wide_lsml_usps"),
+            ("lsml", "digits, 1,200 rows of 64 columns", "wide_lsml_digits"),
+            ("lsml", "synthetic, 2,000 rows of 800 columns", "wide_lsml_synthetic"),
+            ("mlkr", "mnist, 2,000 rows of 784 columns", "wide_mlkr_mnist"),
+            ("mlkr", "usps, 2,900 rows of 256 columns", "wide_mlkr_usps"),
+            ("mlkr", "synthetic, 2,000 rows of 800 columns", "wide_mlkr_synthetic"),
         )
     ),
 ]
@@ -183,9 +202,9 @@ def run(
         f"before: commit {before}; for the rows on limits, this version without them",
         "CPU seconds of one BLAS thread, warm, median of the splits: what the system takes to provide memory is "
         "part of them, and differs between runs",
-        f"error: of 1-NN on held-out rows, mean of {splits} splits (limits: 3-NN; mlkr: the share of the variance that "
-        "5-NN regression leaves); difference: now minus before in points, on the splits that both ran, with the "
-        "standard error of the paired difference",
+        f"error: of 1-NN on held-out rows, mean of {splits} splits (limits: 3-NN, 1-NN on all columns of wide data; "
+        "mlkr: the share of the variance that 5-NN regression leaves); difference: now minus before in points, on the "
+        "splits that both ran, with the standard error of the paired difference",
         f"a measurement is stopped after at most {limit:.0f} CPU s ({longest:.0f} before), its further splits are "
         "not run",
     ]
