@@ -157,7 +157,9 @@ def verdict_sentence(verdict: Verdict) -> str:
     counts = f"of {verdict.total}, {verdict.worse} worse than the paper, {verdict.undecided} cannot be told"
     better = f", {verdict.better} better" if verdict.better else ""
     power = f"; power {_power(verdict)}" if verdict.power is not None else ""
-    return f"{word}{named}: {counts}{better}{power}"
+    less = verdict.gains_less and verdict.word == CANNOT_TELL and not verdict.undecided
+    gain = f"; gains {verdict.gain:.2g} over its baseline, {verdict.paper_gain:.2g} in the paper" if less else ""
+    return f"{word}{named}: {counts}{better}{power}{gain}"
 
 
 def _power(verdict: Verdict) -> str:
@@ -190,8 +192,8 @@ def summary(results: Iterable[Result]) -> str:
         f"the probability of finding a loss of {100 * SHARE:g} % of the gain that the paper prints over its own "
         "baseline (for a statement: of its margin reversed), median over the comparisons and least. A smaller loss may "
         "remain. Ours and paper are means of the numbers compared; gain is what they gain over the baseline of the "
-        "table, ours over ours and the paper's over its own. A verdict compares what is reached: where our baseline is "
-        "better, less gain may be enough.",
+        "table, ours over ours and the paper's over its own. Where nothing is worse, but the gain, from a better "
+        f"baseline, is below {100 * SHARE:g} % of the paper's, the verdict is cannot tell as well.",
         "",
         "| | shows | verdict | worse, cannot tell, of | power | ours | paper | gain, paper's gain | why |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
@@ -211,7 +213,7 @@ def summary(results: Iterable[Result]) -> str:
             _stacked(verdicts, lambda v: f"{v.worse}, {v.undecided}, of {v.total}"),
             _stacked(verdicts, _power),
             *_both(result, verdicts),
-            _gains(result, verdicts),
+            _gains(verdicts),
             result.why,
         ]
         lines.append("| " + " | ".join(cells) + " |")
@@ -246,30 +248,16 @@ def _counts(results: Iterable[Result]) -> str:
     return f"How many are reproduced, cannot be told, are not: {'; '.join(told)}."
 
 
-def _gains(result: Result, verdicts: Sequence[Verdict]) -> str:
-    gains = [_gain(result, verdict) for verdict in verdicts]
+def _gains(verdicts: Sequence[Verdict]) -> str:
+    gains = [_gain(verdict) for verdict in verdicts]
     return "<br>".join(gains) if any(gains) else ""
 
 
-def _gain(result: Result, verdict: Verdict) -> str:
+def _gain(verdict: Verdict) -> str:
     """Return the mean gain over the baseline of the numbers compared, ours and the paper's; "" if there is none."""
-    at = {(cell.measure, cell.row, cell.column): cell.ours for cell in result.cells}
-    ours, theirs = [], []
-    for cell in result.cells:
-        if cell.variant != verdict.variant or cell.ours is None or cell.paper is None:
-            continue
-        measure, column = result.printed.measures[cell.measure], cell.column.split(", ")[0]
-        sign = 1 if measure.better == "higher" else -1
-        # a variant may have a baseline of its own: "learned, our default, as found" that of "baseline, as found"
-        endings = (cell.column.removeprefix(column), f", {cell.column.rsplit(', ', 1)[-1]}")
-        own = [at[key] for e in endings if (key := (cell.measure, cell.row, measure.baseline + e)) in at]
-        for place in ((cell.row, measure.baseline), (measure.baseline, column)):
-            before, printed_before = own[0] if own else at.get((cell.measure, *place)), measure.mean(*place)
-            if before is not None and printed_before is not None:
-                ours.append(sign * (cell.ours - before))
-                theirs.append(sign * (cell.paper - printed_before))
-                break
-    return f"{sum(ours) / len(ours):.2g}, {sum(theirs) / len(theirs):.2g}" if ours else ""
+    if verdict.gain is None or verdict.paper_gain is None:
+        return ""
+    return f"{verdict.gain:.2g}, {verdict.paper_gain:.2g}"
 
 
 def _both(result: Result, verdicts: Sequence[Verdict]) -> tuple[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -74,4 +76,24 @@ class Result:
         compared = [(v, [c for c in self.cells if c.variant == v and c.paper is not None]) for v in variants]
         if not compared and self.claims:
             compared = [("", [])]
-        return [verdict(variant, cells, self.claims, self.printed) for variant, cells in compared]
+        return [verdict(v, cells, self.claims, self.printed, self._gains(cells)) for v, cells in compared]
+
+    def _gains(self, compared: Sequence[Cell]) -> tuple[float | None, float | None]:
+        """Return the mean gain of numbers over the baseline of the table, ours and the paper's; None without one."""
+        at = {(cell.measure, cell.row, cell.column): cell.ours for cell in self.cells}
+        ours, theirs = [], []
+        for cell in compared:
+            if cell.ours is None or cell.paper is None:
+                continue
+            measure, column = self.printed.measures[cell.measure], cell.column.split(", ")[0]
+            sign = 1 if measure.better == "higher" else -1
+            # a variant may have a baseline of its own: "learned, our default, as found" that of "baseline, as found"
+            endings = (cell.column.removeprefix(column), f", {cell.column.rsplit(', ', 1)[-1]}")
+            own = [at[key] for e in endings if (key := (cell.measure, cell.row, measure.baseline + e)) in at]
+            for place in ((cell.row, measure.baseline), (measure.baseline, column)):
+                before, printed_before = own[0] if own else at.get((cell.measure, *place)), measure.mean(*place)
+                if before is not None and printed_before is not None:
+                    ours.append(sign * (cell.ours - before))
+                    theirs.append(sign * (cell.paper - printed_before))
+                    break
+        return (math.fsum(ours) / len(ours), math.fsum(theirs) / len(theirs)) if ours else (None, None)

@@ -18,14 +18,16 @@ fail by chance: they share the error rate of the statement.
 
 One worse comparison makes the verdict "not"; otherwise one undecided comparison makes it "cannot tell".  So
 "reproduced" needs of each comparison that it had the power to fail, or that it is better than the paper by more than
-chance allows.
+chance allows.  It also needs the method to gain, on average, at least `SHARE` of what it gains in the paper, each over
+its own baseline: where ours is so much better that what the paper reached is reached with less, nobody can tell whether
+the method or the baseline did it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .printed import Measure, Printed
 
@@ -104,7 +106,8 @@ class Verdict:
 
     ``word`` is "reproduced", "not" or "cannot tell".  Of ``total`` numbers and claims ``worse`` are worse than the
     paper's, ``undecided`` may be, and ``better`` are better.  ``power`` is the least, ``median_power`` the median power
-    of the comparisons; ``ours`` and ``paper`` are the means of the numbers compared.
+    of the comparisons; ``ours`` and ``paper`` are the means of the numbers compared, ``gain`` and ``paper_gain`` what
+    these gain over the baselines of their tables.
     """
 
     variant: str
@@ -117,6 +120,13 @@ class Verdict:
     median_power: float | None
     ours: float | None
     paper: float | None
+    gain: float | None = None
+    paper_gain: float | None = None
+
+    @property
+    def gains_less(self) -> bool:
+        """Whether our gain is below the share of the paper's that a reproduction needs."""
+        return self.gain is not None and self.paper_gain is not None and self.gain < SHARE * self.paper_gain
 
     @property
     def good(self) -> int:
@@ -124,8 +134,14 @@ class Verdict:
         return self.total - self.worse - self.undecided
 
 
-def verdict(variant: str, cells: Sequence[Cell], claims: Sequence[Claim], printed: Printed) -> Verdict:
-    """Judge the numbers of one variant together with the statements."""
+def verdict(
+    variant: str,
+    cells: Sequence[Cell],
+    claims: Sequence[Claim],
+    printed: Printed,
+    gains: tuple[float | None, float | None] = (None, None),
+) -> Verdict:
+    """Judge the numbers of one variant together with the statements; ``gains`` are ours and the paper's."""
     family = max(1, len(cells) + len(claims))
     found = [
         *(judge_cell(cell, printed.measures[cell.measure], printed.repeats, family) for cell in cells),
@@ -139,7 +155,9 @@ def verdict(variant: str, cells: Sequence[Cell], claims: Sequence[Claim], printe
     theirs = [cell.paper for cell in cells if cell.ours is not None and cell.paper is not None]
     means = (math.fsum(ours) / len(ours), math.fsum(theirs) / len(theirs)) if ours else (None, None)
     least = powers[0] if powers else None
-    return Verdict(variant, word, worse, undecided, better, len(found), least, middle, *means)
+    whole = Verdict(variant, word, worse, undecided, better, len(found), least, middle, *means)
+    whole = replace(whole, gain=gains[0], paper_gain=gains[1])
+    return replace(whole, word=CANNOT_TELL) if word == REPRODUCED and whole.gains_less else whole
 
 
 def judge_cell(cell: Cell, measure: Measure, paper_repeats: int | None, family: int = 1) -> Judgement:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+from metricforge_papers import pages
 from metricforge_papers.printed import Measure, Printed
 from metricforge_papers.scores import least, margin, middle
 from metricforge_papers.verdict import LEVEL, POWER, Cell, Claim, judge_cell, judge_claim, verdict
@@ -99,6 +101,23 @@ def test_words(cells, word):
     assert found.paper == 80
 
 
+@pytest.mark.parametrize(
+    ("gains", "word"),
+    [
+        ((20.0, 20.0), "reproduced"),
+        ((10.0, 20.0), "reproduced"),
+        ((9.0, 20.0), "cannot tell"),
+        ((None, None), "reproduced"),
+    ],
+)
+def test_what_is_reached_with_less_than_half_of_the_gain_cannot_be_told(gains, word):
+    found = verdict("ours", [cell(80.0), cell(82.0)], (), PRINTED, gains)
+    assert found.word == word
+    assert (found.gain, found.paper_gain) == gains
+    # what is worse stays worse
+    assert verdict("ours", [cell(70.0)], (), PRINTED, gains).word == "not"
+
+
 def test_statements():
     sure, unsure, fails = (Claim("", m > 0, "", m, 1.0, 50) for m in (5.0, 1.0, -5.0))
     assert [judge_claim(claim).outcome for claim in (sure, unsure, fails)] == ["no worse", "cannot tell", "worse"]
@@ -190,3 +209,19 @@ def test_margins():
     three = [{"margin": m, "error": 1.0, "repeats": 5} for m in (3.0, -1.0, 2.0)]
     assert least(*three)["margin"] == -1
     assert middle(three)["margin"] == 2
+
+
+# ------------------------------------------------------------------------------------------------- what is published
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+
+
+@pytest.mark.parametrize("result", pages.read(RESULTS), ids=pages.stem)
+def test_published_numbers_have_the_papers_repeats_or_the_power(result):
+    theirs = result.printed.repeats
+    for found in result.verdicts():
+        cells = [c for c in result.cells if c.variant == found.variant and found.variant and c.paper is not None]
+        judged = [judge_cell(c, result.printed.measures[c.measure], theirs, found.total) for c in cells]
+        assert all(j.power >= POWER for j in judged if j.outcome == "no worse")
+        assert theirs is None or all(c.repeats >= theirs for c in cells) or min(j.power for j in judged) >= POWER
+        assert found.word != "reproduced" or not found.gains_less
