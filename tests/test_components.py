@@ -81,6 +81,16 @@ def test_components_are_the_most_within_the_budget():
     assert represent(Linear(), X[:, :100], cost=lambda size: 1e9 * size.m, hints=lambda: hints(y)).rank == 100
 
 
+def test_components_take_the_place_of_landmarks_of_wider_features():
+    """More than 1000 columns: hints choose the directions, where landmarks would be chosen without them."""
+    X, y = wide_rows(1250, 1200)
+    made = represent(Linear(), X, cost=lambda size: 0.04 * size.m, hints=lambda: hints(y))
+    assert (made.representation, made.rank, made.width) == ("components", 125, 1200)
+    assert share_of_signal(made.basis) > 0.7
+    assert represent(Linear(), X, cost=lambda size: 1e-3 * size.m, hints=lambda: hints(y)).representation == "exact"
+    assert represent(Linear(), X[:1100], cost=lambda size: 0.04 * size.m, hints=lambda: hints(y[:1100])).width is None
+
+
 def test_share_left_out_is_that_of_the_variance():
     X, y = wide_rows()
     far = represent(Linear(), X + 1000.0, cost=lambda size: 0.04 * size.m, hints=lambda: hints(y))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .directions import DENSE_WIDTH, SAMPLED
+from .directions import DENSE_WIDTH, SAMPLED, WIDE_SAMPLED
 
 BUDGET = 4.0
 """CPU seconds that the forecast of a fit with ``rank="auto"`` may reach."""
@@ -90,10 +90,12 @@ def space_seconds(size: Size, rows: int | None = None) -> float:
 
 def _directions_work(size: Size) -> float:
     """Return the forecast nanoseconds of choosing components of explicit features, about as many as columns."""
-    d, q = size.d, min(size.n, SAMPLED)
+    d, m = size.d, size.m
     if d <= DENSE_WIDTH:
+        q = min(size.n, SAMPLED)
         return 0.1 * q * d**2 + 40 * q * d + 0.6 * d**3
-    return q * d * (40 + 1.2 * size.m) + 3 * d * size.m**2
+    q = min(size.n, WIDE_SAMPLED)
+    return q * d * (60 + 1.2 * m) + 10 * d * m**2
 
 
 def space_bytes(size: Size) -> int:

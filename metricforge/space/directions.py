@@ -22,6 +22,8 @@ OVERSAMPLED, MORE, POWER_STEPS = 2, 20, 2
 """The subspace iteration has 2 r + 20 columns, some for eigenvalues below zero, and two steps after the first."""
 SAMPLED = 5000
 """Rows, like pairs and unlike pairs, each at the most, from which directions of features are computed."""
+WIDE_SAMPLED = 4000
+"""The same for features of which moments are not formed."""
 RIDGE = 0.1
 """What is added to the moment of like rows, as a multiple of its mean eigenvalue."""
 CONTRASTING = 0.5
@@ -74,10 +76,11 @@ def contrasting_directions(map: FeatureMap, rows: Any, contrast: Contrast, r: in
     the leading principal axes of what these leave of the rows.  Where one kind of pairs is missing, differences of any
     two rows take its place.  The moments are those of a sample in float32, enough for a choice.
 
-    Cost: 15,000 m² + m³ multiplications up to 1000 features; beyond, some 8 · 15,000 (2 r + 20) m.
+    Cost: 15,000 m² + m³ multiplications up to 1000 features; beyond, some 128,000 m (r + 15).
     """
-    row_numbers = _rows.draw(_rows.count(rows), SAMPLED, seed)
-    pairs = [_drawn(contrast.like, seed), _drawn(contrast.unlike, seed)]
+    most = SAMPLED if map.columns <= DENSE_WIDTH else WIDE_SAMPLED
+    row_numbers = _rows.draw(_rows.count(rows), most, seed)
+    pairs = [part[_rows.draw(len(part), most, seed)] for part in (contrast.like, contrast.unlike)]
     rows, row_numbers, pairs = _local(rows, row_numbers, pairs)
     centred = _centred(map, rows, row_numbers)
     like, unlike = (_differences(map, rows, part) if len(part) else np.sqrt(np.float32(2)) * centred for part in pairs)
@@ -114,7 +117,7 @@ def _chosen(samples: list[Array], r: int) -> Array:
 
 
 def _span(samples: list[Array], r: int, seed: int) -> Array:
-    """Return an orthonormal basis of the r leading directions of the rows, and of those of the contrast."""
+    """Return an orthonormal basis of the r leading directions of the rows, and of half as many of the contrast."""
     total, like, unlike = samples
     m = total.shape[1]
 
@@ -123,12 +126,8 @@ def _span(samples: list[Array], r: int, seed: int) -> Array:
         return np.asarray(Z.T @ (Z @ X) / np.float32(len(Z)))
 
     axes = subspace_iteration(lambda X: moment(total, X), m, r, seed)
-    contrast = subspace_iteration(lambda X: moment(unlike, X) - moment(like, X), m, r, seed)
+    contrast = subspace_iteration(lambda X: moment(unlike, X) - moment(like, X), m, round(CONTRASTING * r), seed)
     return np.asarray(np.linalg.qr(np.hstack([axes, contrast]))[0])
-
-
-def _drawn(pairs: Array, seed: int) -> Array:
-    return np.asarray(pairs[_rows.draw(len(pairs), SAMPLED, seed)]) if len(pairs) > SAMPLED else pairs
 
 
 def _local(rows: Any, row_numbers: Array, pairs: list[Array]) -> tuple[Any, Array, list[Array]]:

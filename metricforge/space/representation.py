@@ -32,7 +32,9 @@ from .maps import FeatureMap, explicit_map, explicit_width
 EXACT_ROWS = 3000
 """Up to here ``rank="auto"`` may keep all rows: factor and W stay below 100 MB."""
 EXPLICIT_COLUMNS = 1000
-"""The widest explicit features that ``rank="auto"`` uses."""
+"""The widest explicit features that ``rank="auto"`` uses as they are."""
+WIDEST = 10_000
+"""The widest explicit features that it takes components of."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +151,7 @@ def represent(
         The forecast of the whole fit in CPU seconds, as a function of its `Size`; default: that of the features.
     explicit_columns : int, optional
         The widest explicit features that the method takes as they are with ``rank="auto"``, whatever the forecast.
-        Default: up to 1000, of which components are taken where the forecast is above twice the budget.
+        Default: up to 1000; components of up to 10,000 are taken where the forecast is above twice the budget.
     hints : callable, optional
         Returns like and unlike rows by which components are chosen, or None where there are none.  Without them, no
         components are taken.
@@ -163,12 +165,12 @@ def represent(
         return Space(kernel, X, "exact", n, seed)
     if rank == "auto":
         width = explicit_width(kernel, X)
+        if width is not None and width <= min(n, WIDEST) and explicit_columns is None and hints is not None:
+            part = _components(kernel, X, width, cost, hints, seed)
+            if part is not None:
+                return part
         if width is not None and width <= min(n, explicit_columns or EXPLICIT_COLUMNS):
             size = Size(n, d, width, representation="explicit")
-            if explicit_columns is None and hints is not None:
-                part = _components(kernel, X, width, cost, hints, seed)
-                if part is not None:
-                    return part
             return Space(kernel, X, "explicit", width, seed, automatic=True, forecast=cost(size))
         size = Size(n, d, n, representation="exact")
         # where even few landmarks exceed the budget, a rank that adds little to their cost does no harm
