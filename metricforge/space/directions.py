@@ -84,11 +84,9 @@ def contrasting_directions(map: FeatureMap, rows: Any, contrast: Contrast, r: in
     rows, row_numbers, pairs = _local(rows, row_numbers, pairs)
     centred = _centred(map, rows, row_numbers)
     like, unlike = (_differences(map, rows, part) if len(part) else np.sqrt(np.float32(2)) * centred for part in pairs)
-    samples = [centred, like, unlike]
-    largest = max(float(np.abs(Z).max(initial=0.0)) for Z in samples)
-    if not largest > 0:
+    samples = _in_single_precision([centred, like, unlike])
+    if samples is None:
         return np.eye(map.columns, r)
-    samples = [(Z / largest).astype(np.float32) for Z in samples]
     if map.columns <= DENSE_WIDTH:
         return _chosen(samples, r)
     Q = _span(samples, r, seed)
@@ -144,17 +142,34 @@ def _local(rows: Any, row_numbers: Array, pairs: list[Array]) -> tuple[Any, Arra
 
 def _centred(map: FeatureMap, rows: Any, index: Array) -> Array:
     """Return the features of some rows, less their mean."""
-    F = np.concatenate([map.block(_rows.take(rows, index[part])) for part in _parts(map, len(index))])
-    return np.asarray(F - F.mean(axis=0))
+    F = np.empty((len(index), map.columns))
+    for part in _parts(map, len(index)):
+        F[part] = map.block(_rows.take(rows, index[part]))
+    F -= F.mean(axis=0)
+    return F
 
 
 def _differences(map: FeatureMap, rows: Any, pairs: Array) -> Array:
     """Return the differences of the features of pairs of rows."""
-    found = []
+    Z = np.empty((len(pairs), map.columns))
     for part in _parts(map, len(pairs)):
         first, second = (map.block(_rows.take(rows, pairs[part, end])) for end in (0, 1))
-        found.append(first - second)
-    return np.concatenate(found)
+        np.subtract(first, second, out=Z[part])
+    return Z
+
+
+def _in_single_precision(samples: list[Array]) -> list[Array] | None:
+    """Return samples in float32, divided by their largest entry; None if all are zero."""
+    largest = max(float(max(Z.max(initial=0.0), -Z.min(initial=0.0))) for Z in samples)
+    if not largest > 0:
+        return None
+    found = []
+    for Z in samples:
+        single = np.empty(Z.shape, dtype=np.float32)
+        for part in _rows.wide_blocks(len(Z), Z.shape[1]):
+            single[part] = Z[part] / largest
+        found.append(single)
+    return found
 
 
 def _parts(map: FeatureMap, n: int) -> Any:
