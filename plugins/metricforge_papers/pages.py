@@ -11,6 +11,7 @@ from metricforge.errors import InputError
 from metricforge.files import atomic as files
 
 from .entries import ENTRIES, Entry
+from .experiment import DEFAULT, PRINTED, TUNED
 from .printed import paper_file, printed
 from .result import Result
 from .verdict import (
@@ -179,30 +180,17 @@ def _capital(text: str) -> str:
 def summary(results: Iterable[Result]) -> str:
     """Return the page with one row for each table or figure: the verdict, our numbers and those of the paper."""
     known = {(result.paper, result.name): result for result in results}
-    lines = [
-        "# The five papers beside ours",
-        "",
-        _counts(known.values()),
-        "",
-        "Every number of the method is compared with the printed one, with the spread of both over repeats (ours for "
-        "both where the paper prints none), and every statement by its margin; the comparisons of a verdict share an "
-        f"error rate of {100 * LEVEL:g} % on each side (Bonferroni). Not: at least one is worse than the paper by more "
-        f"than chance allows. Cannot tell: none is, but at least one had a power below {POWER:g} and is not better by "
-        "more than chance allows. Reproduced: none is, and every comparison had that power or is better. Power: "
-        f"the probability of finding a loss of {100 * SHARE:g} % of the gain that the paper prints over its own "
-        "baseline (for a statement: of its margin reversed), median over the comparisons and least. A smaller loss may "
-        "remain. Ours and paper are means of the numbers compared; gain is what they gain over the baseline of the "
-        "table, ours over ours and the paper's over its own. Where nothing is worse, but the gain, from a better "
-        f"baseline, is below {100 * SHARE:g} % of the paper's, the verdict is cannot tell as well.",
-        "",
-        "| | shows | verdict | worse, cannot tell, of | power | ours | paper | gain, paper's gain | why |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    lines = ["# The five papers beside ours", "", *_introduction(known.values()), "## Table by table", ""]
+    lines += [
+        "| | shows | verdict | worse, cannot tell, of | power | ours | paper | gain, paper's gain |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
+    reasons = []
     for entry in ENTRIES:
         result = known.get((entry.paper, entry.name))
         where = f"{entry.paper}, {printed(entry.paper, entry.name).where}"
         if result is None:
-            lines.append(f"| {where} | {entry.title} | not run | | | | | | |")
+            lines.append(f"| {where} | {entry.title} | not run | | | | | |")
             continue
         verdicts = result.verdicts()
         judged = dict.fromkeys(cell.measure for cell in result.cells if cell.variant)
@@ -214,9 +202,10 @@ def summary(results: Iterable[Result]) -> str:
             _stacked(verdicts, _power),
             *_both(result, verdicts),
             _gains(verdicts),
-            result.why,
         ]
         lines.append("| " + " | ".join(cells) + " |")
+        reasons += [f"- **{cells[0]}.** {result.why}"] if result.why else []
+    lines += ["", "## Why results differ", "", REASONS, "", *reasons] if reasons else []
     # in the built documentation this page is the parent of every page of the folder
     lines += ["", "```{toctree}", ":hidden:", ":glob:", "", "*", "```"]
     return "\n".join(lines) + "\n"
@@ -242,10 +231,55 @@ def counts(results: Iterable[Result]) -> dict[str, tuple[int, int, int]]:
     }
 
 
-def _counts(results: Iterable[Result]) -> str:
-    """Say how often each verdict was reached, by the variant."""
-    told = [f"{variant} {a}, {b}, {c}" for variant, (a, b, c) in counts(results).items()]
-    return f"How many are reproduced, cannot be told, are not: {'; '.join(told)}."
+REASONS = (
+    'What follows "Tested" was measured, and the page of the table or figure has the numbers. The rest describes what '
+    "the paper says or leaves open."
+)
+VARIANTS = {
+    PRINTED: "constants as the paper prints them, or as its page here says where the paper prints none",
+    DEFAULT: "the call `mf.learn(X, hints, method=NAME, seed=...)` with nothing else set",
+    TUNED: "constants chosen from a grid, by the hints learned from (idealized), or by the score itself, so with the "
+    "labels, on one further draw of hints (krca)",
+    STATEMENTS: "figures of which the paper prints no numbers; what its text says of them is tested",
+}
+"""What the variants are that several tables have; the others are explained on the page of their table."""
+
+
+def _introduction(results: Iterable[Result]) -> list[str]:
+    """Say what was compared, how often each verdict was reached, and by which rule."""
+    share, level = f"{100 * SHARE:g} %", f"{100 * LEVEL:g} %"
+    lines = [
+        "`metricforge reproduce` runs the experiments of the five papers again. The papers leave settings open, so "
+        "most tables have several variants, each with a verdict of its own:",
+        "",
+        "| variant | reproduced | cannot tell | not |",
+        "| --- | --- | --- | --- |",
+    ]
+    for variant, told in counts(results).items():
+        about = f": {VARIANTS[variant]}" if variant in VARIANTS else ""
+        lines.append(" | ".join([f"| **{variant}**{about}", *map(str, told)]) + " |")
+    return [
+        *lines,
+        "",
+        "## How a verdict is reached",
+        "",
+        "Each number of the method is compared with the printed one, and each statement is tested by the margin with "
+        "which it holds. The spread over repeats says what chance allows: the spread of both, or ours for both where "
+        "the paper prints none. All comparisons of a verdict together err with a probability of at most "
+        f"{level} on each side (Bonferroni).",
+        "",
+        "- **Not**: at least one number is worse than the paper's, or one statement fails, by more than chance allows.",
+        f"- **Cannot tell**: none is, but at least one comparison had a power below {POWER:g} and is not better than "
+        f"the paper by more than chance allows. Or the method gains less than {share} of what it gains in the paper, each "
+        "over its own baseline: then our better baseline may have done it.",
+        f"- **Reproduced**: neither. Every comparison had a power of {POWER:g}, or is better than the paper.",
+        "",
+        f"**Power** is the probability of noticing that {share} of the gain is lost that the paper prints over its "
+        "own baseline (for a statement: that its margin is reversed). A smaller loss may go unnoticed. The table shows the "
+        "median over the comparisons, and the least. **Ours** and **paper** are means of the numbers compared. **Gain** "
+        "is by how much ours are better than our baseline, and the paper's than the paper's.",
+        "",
+    ]
 
 
 def _gains(verdicts: Sequence[Verdict]) -> str:
