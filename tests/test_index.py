@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -57,6 +58,12 @@ def test_the_command_builds_and_searches(linear, tmp_path, capsys):
     assert main(call) == 0
     found = json.loads(capsys.readouterr().out)
     np.testing.assert_array_equal(found["indices"], linear.neighbors(X[1::2], k=2)[0])
+
+
+def test_rows_to_index_are_asked_for(linear, tmp_path, capsys):
+    replace(linear, rows=None).save(tmp_path / "bare.metric")
+    assert main(["index", str(tmp_path / "bare.metric")]) == 2
+    assert "--among FILE" in capsys.readouterr().err
 
 
 def test_the_largest_kernel_values_are_found(linear, tmp_path):

@@ -111,6 +111,7 @@ class Selection:
 def feature_names(names: Sequence[str], selection: Selection, path: Path, *, named: bool) -> tuple[str, ...]:
     """Return the names of the columns that are features; ``named`` is that of `Table`."""
     if selection.only is not None and not named and len(names) == len(selection.only):
+        check_columns(selection.extra, names, path)
         return tuple(names)
     check_columns(selection.names, names, path)
     if selection.only is not None:

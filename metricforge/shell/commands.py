@@ -189,7 +189,9 @@ def _classify(parser: ArgumentParser) -> None:
         "the one that the radius was learned for)",
     )
     parser.add_argument("--among", metavar="FILE", help="rows that vote (default: the training rows the metric keeps)")
-    parser.add_argument("--label", metavar="COLUMN", help="the column of classes in the file of --among")
+    parser.add_argument(
+        "--label", metavar="COLUMN", help="the column of classes in the file of --among, or a file of one column"
+    )
     add_recall(parser)
     add_output(parser)
 

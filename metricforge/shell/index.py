@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 
 from .command import Command
 from .commands import add_by, add_output
@@ -22,6 +23,7 @@ def _arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> None:
     """Build or open the index, and search it if there are rows to search for."""
+    from ..errors import InputError
     from ..metric import load
     from ..rows import cluster, gathered
     from .apply import read_for
@@ -33,6 +35,8 @@ def run(args: Namespace) -> None:
     by = ranked_by(metric, args.by)
     with cluster.connected(args.scheduler):
         metric = searched(metric, args)
+        if metric.rows is None and not Path(folder).exists():
+            raise InputError(f"{args.metric!r} keeps no training rows to index; name their file with --among FILE")
         index = metric.index(k=args.k, recall=args.recall, by=by, path=folder)
         if args.data:
             table = read_for(metric, args.data, args)

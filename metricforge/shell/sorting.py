@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..constraints import Pairs
+from ..constraints import Constraint, Labels, Pairs
 from ..errors import InputError
 from ..estimators.rule import KernelRule
 from ..files import check_output
+from ..files.formats import is_table
+from ..files.table import Table
 from ..metric import load
 from ..rows import cluster as _cluster
+from ..rows import gathered
 from ..tasks import (
     Classified,
     calibrate,
@@ -27,9 +30,10 @@ from ..tasks import classify as _classify
 from ..tasks.classification import voters
 from .apply import loaded, output, read_for, row_names
 from .evaluate import read_hinted
+from .hints import hint_from_file
 from .output import write_line
 from .searching import say_recall, search_for
-from .settings import check_not_input
+from .settings import check_not_input, dialect_of
 
 Array = NDArray[Any]
 
@@ -46,9 +50,10 @@ def classify(args: Namespace) -> None:
         if args.among:
             if not args.label:
                 raise InputError("--among gives rows to vote: name the column of their classes with --label")
-            voters = read_for(metric, args.among, args, extra=[args.label])
+            in_a_file = is_table(args.label)
+            voters = read_for(metric, args.among, args, extra=[] if in_a_file else [args.label])
             metric = replace(metric, rows=metric.kernel.check(voters.rows, "--among"), stored_map=None, origin=None)
-            y: Any = voters.extra[args.label]
+            y: Any = _labels_of(args, voters) if in_a_file else voters.extra[args.label]
         else:
             origin = metric.origin
             if origin is None or not len(origin.codes):
@@ -63,6 +68,13 @@ def classify(args: Namespace) -> None:
         texts = {name: values for name, values in row_names(table, args).items() if name != "row"} | {"class": labels}
         as_json = {"classes": found.classes, "class": labels, "probabilities": found.probabilities, **texts}
         output(args, names, numbers, as_json, texts)
+
+
+def _labels_of(args: Namespace, voters: Table) -> Constraint:
+    """Return the labels of the rows that vote from a file of their own."""
+    n = voters.total or voters.rows.shape[0]
+    labels = hint_from_file(Labels, args.label, n, args.among, dialect_of(args))
+    return labels if voters.kept is None else labels[voters.kept]
 
 
 def _classified(metric: Any, y: Any, X: Any, args: Namespace) -> Classified:
@@ -158,8 +170,9 @@ def match(args: Namespace) -> None:
         _, pairs, _ = read_hinted(metric, args)
         known = calibrate(metric, table.rows, Pairs.expect(pairs, "--pairs"))
         limit = known.threshold(args.precision, args.confidence or None)
-        metric = replace(metric, rows=metric.kernel.check(table.rows, "data"), origin=None)
-        method = search_for(metric, table.rows, args)
+        rows = gathered(metric.kernel.check(table.rows, "data"))  # each is compared with all others
+        metric = replace(metric, rows=rows, origin=None)
+        method = search_for(metric, rows, args)
         found, distances = candidates(metric, k=args.k, method=method)
         say_recall(method)
         coverage = known.coverage(distances)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..checks import number, whole_number
 from ..constraints import Labels
 from ..errors import InputError
-from ..rows import blocks, count
+from ..rows import blocks, cluster, count, is_dask
 
 if TYPE_CHECKING:
     from ..metric import Metric
@@ -63,8 +63,8 @@ def classify(
         With training rows.
     y : labels of the training rows, or Labels
         Rows without a label do not vote.
-    X : rows in memory
-        To classify.
+    X : rows
+        To classify; the result is in memory.
     k : int
         The number of neighbours; fewer if there are fewer labelled rows.
     radius : float, optional
@@ -82,6 +82,8 @@ def classify(
     metric, voting, classes = voters(metric, y)
     k = min(whole_number(k, "k"), len(voting))
     indices, distances = metric.neighbors(X, k, method=method)
+    if is_dask(indices):  # k numbers a row
+        indices, distances = cluster.compute(indices, distances)
     near = voting[indices]  # (n, k), nearest first
     c = len(classes)
     codes, probabilities = np.empty(len(near), dtype=np.int64), np.empty((len(near), c))

@@ -93,6 +93,34 @@ def test_an_index_of_rows_that_workers_read_is_that_of_memory(scheduler, disk, c
 
 
 @pytest.mark.xdist_group("cluster")
+def test_rows_on_workers_are_sorted_as_in_memory(scheduler, disk, capsys):
+    X, y = np.load("rows.npy")[:400], np.load("y.npy")[:400]
+    np.save(disk / "some.npy", X)
+    np.save(disk / "classes.npy", y)
+    mf.learn(X, y, method="krca", rank=30).save(disk / "m.metric")
+    rng = np.random.default_rng(0)
+    i, j = rng.integers(400, size=(2, 300))
+    same = pd.DataFrame({"i": i, "j": j, "similar": (y[i] == y[j]).astype(int)})[i != j]
+    same.to_csv(disk / "judged.csv", index=False)
+    metric, rows = disk / "m.metric", disk / "some.npy"
+    for words in (
+        ["classify", metric, rows, "--among", rows, "--label", disk / "classes.npy"],
+        ["cluster", metric, rows, "--clusters", "3"],
+        ["match", metric, rows, "--pairs", disk / "judged.csv", "--precision", "0.3", "--confidence", "0"],
+    ):
+        capsys.readouterr()
+        assert run(*words, "--json") == 0
+        here = json.loads(capsys.readouterr().out)
+        assert run(*words, "--json", "--scheduler", scheduler) == 0
+        there = capsys.readouterr()
+        there, said = json.loads(there.out), there.err
+        assert "dask" not in said.lower()
+        for name, values in here.items():
+            if name in ("class", "clusters", "pairs", "classes"):
+                assert there[name] == values, (words[0], name)
+
+
+@pytest.mark.xdist_group("cluster")
 def test_results_on_standard_output_come_from_the_workers_too(scheduler, disk, capsys):
     X = np.load("rows.npy")[:200]
     np.save(disk / "some.npy", X)

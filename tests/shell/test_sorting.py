@@ -41,6 +41,17 @@ def test_classify_by_the_training_rows(here, capsys):
     assert set(json.loads(capsys.readouterr().out)["class"]) == {"none of these"}
 
 
+def test_labels_of_the_rows_that_vote_may_be_a_file(here, capsys):
+    X, y = np.load("toy.npy"), np.arange(100) % 2
+    mf.learn(X, y, method="euclidean").save("plain.metric")
+    np.save("votes.npy", y)
+    capsys.readouterr()
+    assert run("classify", "plain.metric", "toy.npy", "--among", "toy.npy", "--label", "votes.npy", "-k", "1") == 0
+    assert [int(line["class"]) for line in table(capsys.readouterr().out)] == y.tolist()
+    assert run("classify", "plain.metric", "toy.npy", "--among", "toy.npy", "--label", "kind") == 2
+    assert "has no column 'kind'" in capsys.readouterr().err
+
+
 def test_the_learned_radius_says_none_of_these(here, capsys):
     assert run("learn", "toy.csv", "--label", "class", "--drop", "group", "--method", "kcr", "-o", "k.metric") == 0
     radius = mf.load("k.metric").report.radius
