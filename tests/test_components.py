@@ -10,6 +10,8 @@ import pytest
 import scipy.sparse as sp
 
 import metricforge as mf
+from metricforge import rows
+from metricforge.join import contrast
 from metricforge.kernels import Linear
 from metricforge.plans import resolve
 from metricforge.problem import Method
@@ -104,7 +106,7 @@ def test_share_left_out_is_that_of_the_variance():
 def test_components_do_not_depend_on_the_scale(scale):
     X, y = wide_rows(400)
     options = {"cost": lambda size: 0.04 * size.m, "hints": lambda: hints(y)}
-    P, Q = (represent(Linear(), rows, **options).basis for rows in (X, scale * X))
+    P, Q = (represent(Linear(), other, **options).basis for other in (X, scale * X))
     np.testing.assert_allclose(np.linalg.svd(P.T @ Q)[1], 1, atol=1e-3)
 
 
@@ -114,12 +116,59 @@ def test_rows_that_are_equal_have_components():
     assert represent(Linear(), X, cost=lambda size: 0.04 * size.m, hints=lambda: hints(y)).basis.shape == (300, 125)
 
 
+def test_rows_that_are_equal_but_for_a_few_have_components():
+    """The sampled rows and the like pairs are all zero: only unlike pairs show a difference."""
+    X = np.zeros((6000, 300))
+    apart = np.setdiff1d(np.arange(6000), rows.draw(6000, directions.SAMPLED, 0))[:8]
+    X[apart] = np.random.default_rng(0).normal(size=(8, 300))
+    found = Contrast(np.array([[0, 1]]), apart.reshape(4, 2))
+    V = represent(Linear(), X, cost=lambda size: 0.04 * size.m, hints=lambda: found).basis
+    np.testing.assert_allclose(V.T @ V, np.eye(125), atol=1e-9)
+    between = X[apart[::2]] - X[apart[1::2]]
+    np.testing.assert_allclose(between @ V @ V.T, between, atol=1e-4)
+
+
+def test_components_beyond_the_memory_budget_are_refused(monkeypatch):
+    X, y = wide_rows(400)
+    made = represent(Linear(), X, cost=lambda size: 0.04 * size.m, hints=lambda: hints(y))
+    monkeypatch.setenv("METRICFORGE_MEMORY", "1MB")
+    with pytest.raises(mf.errors.InputError, match="125 components of 300 features"):
+        made.map  # noqa: B018
+
+
+@pytest.mark.parametrize("dense", [1000, 50])
+@pytest.mark.parametrize("kind", ["single", "sparse", "constant", "duplicates"])
+@pytest.mark.parametrize("what", ["labels", "pairs", "groups", "triplets", "quadruplets", "targets"])
+def test_every_kind_of_hint_and_rows(monkeypatch, what, kind, dense):
+    monkeypatch.setattr(directions, "DENSE_WIDTH", dense)
+    X, y = wide_rows(400)
+    X = {
+        "single": lambda: X.astype(np.float32),
+        "sparse": lambda: sp.csr_array(np.where(abs(X) > 1, X, 0)),
+        "constant": lambda: np.where(np.arange(300) < 150, X, 7.0),
+        "duplicates": lambda: np.repeat(X[:100], 4, axis=0),
+    }[kind]()
+    hint = {
+        "labels": lambda: mf.Labels(y),
+        "pairs": lambda: mf.Pairs.from_labels(y, n_pairs=500),
+        "groups": lambda: mf.Chunklets(np.arange(400) // 4),  # of equal rows, where rows are duplicates
+        "triplets": lambda: mf.Triplets.from_labels(y),
+        "quadruplets": lambda: mf.Quadruplets.from_labels(y),
+        "targets": lambda: mf.Targets(y.astype(float)),
+    }[what]()
+    made = represent(Linear(), X, cost=lambda size: 0.04 * size.m, hints=lambda: contrast(hint, seed=0))
+    np.testing.assert_allclose(made.basis.T @ made.basis, np.eye(125), atol=1e-9)
+    assert np.isfinite(made.features).all()
+    assert 0 <= made.left_out() < 1
+
+
 def test_dask_and_sparse_rows_have_the_same_components():
     X, y = wide_rows()
     options = {"cost": lambda size: 0.04 * size.m, "hints": lambda: hints(y)}
     expected = represent(Linear(), X, **options)
-    for rows in (da.from_array(X, chunks=(130, -1)), sp.csr_array(X)):
-        made = represent(Linear(), rows, **options)
+    for other in (*(da.from_array(X, chunks=(size, -1)) for size in (130, 300, 700)), sp.csr_array(X)):
+        made = represent(Linear(), other, **options)
+        np.testing.assert_array_equal(made.basis, expected.basis)
         np.testing.assert_allclose(np.asarray(made.features), expected.features, atol=1e-8)
         assert made.left_out() == pytest.approx(expected.left_out(), rel=1e-6)
 

@@ -106,7 +106,8 @@ def _chosen(samples: list[Array], r: int) -> Array:
     """Return r directions from samples of centred rows, of like and of unlike differences."""
     total, like, unlike = _moments(samples)
     m, half = len(total), round(CONTRASTING * r)
-    ridge = RIDGE * (np.trace(like) or np.trace(total)) / m
+    # like rows may all be equal, and so may the sampled ones; the samples are not all zero, so one of these is positive
+    ridge = RIDGE * (np.trace(like) or np.trace(total) or np.trace(unlike)) / m
     V = np.linalg.qr(leading_eigenvectors(unlike - like, half, like + ridge * np.eye(m)))[0]
     _rows.beat(1, 2)
     rest = total - V @ (V.T @ total)

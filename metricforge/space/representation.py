@@ -86,6 +86,10 @@ class Space:
         if self.representation == "components":
             assert self.width is not None
             assert self.contrast is not None
+            needed = space_bytes(Size(self.n, self.width, self.rank, representation="components"))
+            needed *= 2 if _rows.is_dask(self.rows) else 1  # sampled rows are fetched
+            what = f"choosing {self.rank} components of {self.width} features"
+            check_memory(needed, what, "give a number of landmarks as rank")
             full = explicit_map(self.kernel, self.width)
             return full.rotated(contrasting_directions(full, self.rows, self.contrast, self.rank, self.seed))
         if self.representation == "exact":
