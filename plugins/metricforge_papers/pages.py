@@ -270,14 +270,14 @@ def _introduction(results: Iterable[Result]) -> list[str]:
         "",
         "- **Not**: at least one number is worse than the paper's, or one statement fails, by more than chance allows.",
         f"- **Cannot tell**: none is, but at least one comparison had a power below {POWER:g} and is not better than "
-        f"the paper by more than chance allows. Or the method gains less than {share} of what it gains in the paper, each "
-        "over its own baseline: then our better baseline may have done it.",
+        f"the paper by more than chance allows. Or the method gains less than {share} of what it gains in the paper, "
+        "each over its own baseline: then our better baseline may have done it.",
         f"- **Reproduced**: neither. Every comparison had a power of {POWER:g}, or is better than the paper.",
         "",
         f"**Power** is the probability of noticing that {share} of the gain is lost that the paper prints over its "
-        "own baseline (for a statement: that its margin is reversed). A smaller loss may go unnoticed. The table shows the "
-        "median over the comparisons, and the least. **Ours** and **paper** are means of the numbers compared. **Gain** "
-        "is by how much ours are better than our baseline, and the paper's than the paper's.",
+        "own baseline (for a statement: that its margin is reversed). A smaller loss may go unnoticed. The table shows "
+        "the median over the comparisons, and the least. **Ours** and **paper** are means of the numbers compared. "
+        "**Gain** is by how much ours are better than our baseline, and the paper's than the paper's.",
         "",
     ]
 
