@@ -115,6 +115,31 @@ def test_what_is_called_default_names_the_method_and_nothing_else(entry, no_data
         assert called_default(added)
 
 
+@pytest.fixture
+def proteins(monkeypatch):
+    """Drawn strings in place of the proteins: three classes, each of letters in proportions of its own."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], 24)
+    X = np.array(
+        ["".join(rng.choice(list("ACDEFG"), 40, p=rng.dirichlet(np.eye(6)[c] + 0.5))) for c in y], dtype=object
+    )
+    monkeypatch.setattr(krca.datasets, "load", lambda name, **_: mf.datasets.Dataset(name, X, y, "", ""))
+
+
+@pytest.mark.parametrize("option", [{}, {"epsilon": 0.1}])
+def test_the_default_of_the_proteins_too(option, proteins, monkeypatch):
+    if option:
+
+        def with_option(method, X, hints, seed):
+            return krca.learn(X, hints, method=method, seed=seed, **option)
+
+        monkeypatch.setattr(krca, "by_default", with_option)
+    entry = find("krca", "table2")[0]
+    added = listen(entry)[1]
+    assert called_default(added)
+    assert bool(not_default(entry, added)) == bool(option)
+
+
 def called_default(added):
     return [(column, fit) for variant, column, fit in added if "default" in f"{variant} {column}"]
 
