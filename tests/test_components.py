@@ -203,6 +203,48 @@ def test_a_foreign_method_profits_and_the_report_says_what_was_left_out(stranger
     assert loaded.report.energy_left_out == report.energy_left_out
 
 
+@pytest.mark.parametrize(("method", "keeps"), [("krca", True), ("llr", True), ("itml", False), ("lfda", False)])
+def test_the_report_says_whether_distances_count_the_rest(method, keeps, monkeypatch):
+    """krca and llr change the start kernel: outside the components it stays, and only `transform` leaves it out."""
+    monkeypatch.setattr("metricforge.space.representation.BUDGET", 0.001)
+    monkeypatch.setattr("metricforge.space.representation.LITTLE_MORE", 1.0)
+    monkeypatch.setattr("metricforge.space.representation.EXCEEDED", 1e-3)
+    X, y = wide_rows(400)
+    hint = {"krca": mf.Chunklets(np.arange(400) // 4), "lfda": mf.Labels(y)}.get(method) or mf.Pairs.from_labels(y)
+    metric = mf.learn(X, hint, method=method, kernel=Linear())
+    (note,) = (note for note in metric.report.notes if "components of 300 features" in note)
+    assert ("distance counts with the weight of the start kernel" in note) == keeps
+    assert "status and certificate are about the problem on the components" in note
+    Z, D = metric.transform(X[:9]), metric.distance(X[:9])
+    between = np.linalg.norm(Z[:, None] - Z, axis=2)
+    assert np.allclose(between, D) != keeps
+    z = X[0] - X[1]
+    assert np.sqrt(z @ metric.mahalanobis() @ z) == pytest.approx(D[0, 1])
+    found = metric.neighbors(X[:9], k=3)
+    np.testing.assert_array_equal(found[0], np.argsort(metric.distance(X[:9], X), axis=1)[:, :3])
+
+
+@pytest.mark.parametrize("kind", ["rows", "dask"])
+def test_krca_on_components_is_updated(kind, monkeypatch, tmp_path):
+    monkeypatch.setattr("metricforge.space.representation.BUDGET", 0.001)
+    monkeypatch.setattr("metricforge.space.representation.LITTLE_MORE", 1.0)
+    monkeypatch.setattr("metricforge.space.representation.EXCEEDED", 1e-3)
+    X, _ = wide_rows(408)
+    given = X[:400] if kind == "rows" else da.from_array(X[:400], chunks=(150, -1))
+    metric = mf.learn(given, mf.Chunklets(np.arange(400) // 4), method="krca", kernel=Linear(), epsilon=0.01)
+    assert metric.report.representation == "components"
+    metric.save(tmp_path / "m.metric")
+    updated = mf.load(tmp_path / "m.metric").update(X[400:], mf.Chunklets(np.arange(8) // 4), hold="epsilon")
+    V = metric.kernel.map.mix
+    whole = X @ V
+    groups = whole.reshape(-1, 4, V.shape[1])
+    inside = (groups - groups.mean(axis=1, keepdims=True)).reshape(408, -1)
+    M = np.linalg.inv(inside.T @ inside / 408 + 0.01 * np.eye(V.shape[1]))
+    z = X[0] - X[405]
+    expected = (z @ V) @ M @ (z @ V) + (z @ z - (z @ V) @ (z @ V)) / 0.01
+    assert updated.distance(X[:1], X[405:406])[0, 0] ** 2 == pytest.approx(expected, rel=1e-6)
+
+
 def test_exact_keeps_all_features(stranger):
     X, y = wide_rows()
     report = mf.learn(X, y, method=stranger, rank="exact").report
