@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import metricforge as mf
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -423,6 +425,46 @@ def sentences():
     reached = [sum(int(r["reaches 0.95"].split(" of ")[0]) for r in one) for one in (bound, share)]
     lost = [100 * (a["recall"] - b["recall"]) for a, b in zip(share, bound, strict=True)]
     yield "guides/matching.md", f"in {reached[0]} of 30 splits, the share in {reached[1]}, for {span(lost, 1)} points"
+
+
+RETRIEVAL = {"scop": "proteins", "wordnet": "glosses"}
+
+
+def test_a_loose_tol_of_relevance():
+    found = {(r["corpus"], r["method"]): r for r in rows("retrieval")}
+
+    def ndcg(corpus, method):
+        return float(found[corpus, f"relevance, {method}"]["nDCG@10"].split(" ± ")[0])
+
+    loose = [
+        f"{ndcg(corpus, 'constant column, tol=0.5'):.3f} against {ndcg(corpus, 'constant column'):.3f} on {shown}"
+        for corpus, shown in RETRIEVAL.items()
+    ]
+    assert f"`tol=0.5` was worse (nDCG@10 {', '.join(loose)})" in page("methods/relevance.md")
+    for corpus in RETRIEVAL:
+        assert ndcg(corpus, "linear, tol=1") >= ndcg(corpus, "linear")
+        times = [float(found[corpus, f"relevance, {m}"]["CPU s"]) for m in ("linear, tol=1", "linear")]
+        assert times[0] < 0.34 * times[1]
+
+
+def test_what_projecting_costs():
+    """The relaxed optimum of idealized, projected, against the optimum over B ⪰ 0, at the default C and at 10 C."""
+    costs = {1: [], 10: []}
+    for name in ("toy", "wine"):
+        for seed in range(5):
+            X, y = mf.datasets.load(name, **({"seed": seed} if name == "toy" else {}))
+            X = (X - X.mean(axis=0)) / X.std(axis=0)
+            for hints in (mf.Pairs.from_labels(y, n_pairs=300, seed=seed), y):
+                given = {"method": "idealized", "kernel": mf.kernels.Linear(), "nu": 0.6}
+                C = 100 / mf.learn(X, hints, **given).report.mean_squared_difference
+                for times, found in costs.items():
+                    given |= {"c_similar": times * C, "c_dissimilar": times * C, "tol": 1e-5}
+                    best = mf.learn(X, hints, **given).report.objective
+                    projected = mf.learn(X, hints, psd="project", **given).report.objective_projected
+                    found.append(100 * (projected - best) / abs(best))
+    text = page("methods/idealized.md")
+    assert f"costs up to {max(costs[1]):.1f} % of the objective at the default C" in text
+    assert f"and {span(costs[10], 1)} % at ten times these" in text
 
 
 SENTENCES = list(sentences())
