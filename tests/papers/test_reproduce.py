@@ -569,6 +569,7 @@ def test_the_data_sets_are_on_one_page(data_folder, tmp_path, capsys):
         ("idealized-table2", idealized.starts_sentence),
         ("idealized-table2", prepared.sentence),
         ("krca-table4", krca.ahead_sentence),
+        ("krca-table4", krca.tuning_sentence),
         ("krca-table2", krca.gains_sentence),
     ],
 )
