@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .metric import Metric
 
 BY = ("distance", "kernel")
+COMPARED, SAME = 20, 1e-4
+"""Rows that are compared when an index is opened, and the share of the largest coordinate that is rounding."""
 SPARE = 2
 """Candidates per neighbour that are ordered anew where the embedding is not exact, or not what is searched."""
 
@@ -90,6 +92,7 @@ def make(metric: Metric, k: int, recall: float, by: str, path: str | os.PathLike
             raise InputError(f"{os.fspath(path)!r} has {cells.n} rows, but the metric has {_rows.count(metric.rows)}")
         if described.get("by", by) != by:
             raise InputError(f"{os.fspath(path)!r} is an index by {described['by']}, not by {by}; choose another path")
+        _check_rows(metric, cells, os.fspath(path))
         return Index(metric, cells, by)
     if metric.rows is None:
         raise InputError("this metric keeps no training rows to index; learn it again, or open an index with path=")
@@ -103,6 +106,18 @@ def make(metric: Metric, k: int, recall: float, by: str, path: str | os.PathLike
     about = {"metric": _digest(metric), "by": by}
     cells = build(Z, k=k, recall=recall, seed=metric.seed, folder=path, as_query=as_query, **about)
     return Index(metric, cells, by)
+
+
+def _check_rows(metric: Metric, cells: CellIndex, path: str) -> None:
+    """Raise if the rows of a metric are not those of an index, by some of them; rows on dask are not computed."""
+    if metric.rows is None or _rows.is_dask(metric.rows):
+        return
+    places = np.linspace(0, cells.n - 1, min(cells.n, COMPARED)).astype(np.int64)
+    stored = np.asarray(cells.members.rows[places], dtype=np.float64)
+    given = np.asarray(metric.embedding(_rows.take(metric.rows, cells.members.numbers[places])), dtype=np.float64)
+    stored = stored[:, : given.shape[1]]  # without the last column of rows by kernel
+    if given.shape != stored.shape or np.abs(given - stored).max() > SAME * np.abs(stored).max(initial=0.0):
+        raise InputError(f"{path!r} is the index of other rows; remove it, or choose another path")
 
 
 def _longest(Z: Array) -> float:

@@ -49,6 +49,19 @@ def test_saved_beside_the_model_and_opened(linear, tmp_path):
         linear.index(by="angle")
 
 
+@pytest.mark.parametrize("by", ["distance", "kernel"])
+@pytest.mark.parametrize("kernel", [mf.kernels.Linear(), mf.kernels.RBF(1e-5)])
+def test_the_index_of_other_rows_is_refused(kernel, by, tmp_path):
+    metric = mf.learn(X[::2].astype(np.float32), Y[::2], method="krca", kernel=kernel, rank=30)
+    metric.index(path=tmp_path / "i", by=by)
+    metric.save(tmp_path / "m.metric")
+    mf.load(tmp_path / "m.metric").index(path=tmp_path / "i", by=by)
+    changed = X[::2].astype(np.float32)
+    changed = changed + np.float32(0.1) * changed.std(axis=0)
+    with pytest.raises(InputError, match="other rows"):
+        replace(metric, rows=changed).index(path=tmp_path / "i", by=by)
+
+
 def test_the_command_builds_and_searches(linear, tmp_path, capsys):
     linear.save(tmp_path / "wine.metric")
     np.save(tmp_path / "new.npy", X[1::2])

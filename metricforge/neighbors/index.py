@@ -16,7 +16,7 @@ import numpy as np
 
 from ..checks import number, whole_number
 from ..errors import InputError, ModelFileError
-from ..rows import blocks, chunk_ranges, gathered, is_dask, quiet, take
+from ..rows import blocks, chunk_ranges, gathered, is_dask, quiet, show_bytes, take
 from .api import search
 from .approximate import pilot_rows, plan, without_itself
 from .checking import check_k, check_rows
@@ -102,10 +102,10 @@ class CellIndex:
 
     def save(self, folder: str | os.PathLike[str], **description: Any) -> None:
         """Write the index to a folder, which is complete or not there; one that is there is replaced."""
-        target = Path(folder)
-        temporary = _temporary(target)
+        target, arrays = Path(folder), _arrays(self)
+        temporary = _temporary(target, sum(array.nbytes for array in arrays.values()))
         try:
-            for name, array in _arrays(self).items():
+            for name, array in arrays.items():
                 np.save(temporary / f"{name}.npy", array, allow_pickle=False)
             _finish(self, temporary, target, description)
         except BaseException:
@@ -162,7 +162,8 @@ def build(
     order = np.argsort(home, kind="stable")
     place = np.empty(n, dtype=np.int64)
     place[order] = np.arange(n)
-    temporary = None if folder is None else _temporary(Path(folder))
+    needed = n * (d * Z.dtype.itemsize + 4 * (d + 2) + 8)
+    temporary = None if folder is None else _temporary(Path(folder), needed)
     try:
         stored = _empty(temporary, "rows", (n, d), Z.dtype)
         bounds = _empty(temporary, "bounds", (n, d + 2), np.float32)
@@ -315,13 +316,25 @@ def _arrays(index: CellIndex) -> dict[str, Array]:
     return dict(zip(ARRAYS, values, strict=True))
 
 
-def _temporary(target: Path) -> Path:
+def _temporary(target: Path, needed: int) -> Path:
+    """Make the folder in which an index of so many bytes is written before it is moved to its place."""
     if target.exists() and not (target / DESCRIPTION).exists():
         raise InputError(f"cannot write an index to {str(target)!r}: something else is there; choose another name")
     if not target.resolve().parent.is_dir():
         raise InputError(f"cannot write {str(target)!r}: there is no folder {str(target.parent)!r}; create it first")
     made = target.resolve().with_name(f".{target.name}.{secrets.token_hex(6)}.part")
-    made.mkdir()
+    try:
+        made.mkdir()
+        # mapped files are written without an error to catch: a full disk would end the process
+        free = shutil.disk_usage(made).free
+    except OSError as error:
+        raise InputError(f"cannot write {str(target)!r}: {error.strerror}; choose another folder") from None
+    if needed > free:
+        made.rmdir()
+        raise InputError(
+            f"cannot write {str(target)!r}: the index takes {show_bytes(needed)}, and {show_bytes(free)} are free; "
+            "make room, or choose another folder"
+        )
     return made
 
 
@@ -330,6 +343,15 @@ def _finish(index: CellIndex, temporary: Path, target: Path, description: Mappin
     figures = {"probes": index.probes, "recall": index.recall, "k": index.k, "largest": index.coarse.largest}
     values = {"format": FORMAT, **figures, **description}
     (temporary / DESCRIPTION).write_text(json.dumps(values, indent=1))
-    if target.exists():
-        shutil.rmtree(target)
-    temporary.replace(target.resolve())
+    place = target.resolve()
+    if not place.exists():
+        temporary.replace(place)
+        return
+    before = temporary.with_suffix(".before")  # removed last, so that a whole index is there all the time
+    place.replace(before)
+    try:
+        temporary.replace(place)
+    except BaseException:
+        before.replace(place)
+        raise
+    shutil.rmtree(before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -59,6 +60,30 @@ def test_a_folder_is_opened_with_its_rows_mapped(made, tmp_path):
     np.testing.assert_array_equal(again.search(NEW, 4)[0], made.search(NEW, 4)[0])
     made.save(tmp_path / "rows.index")  # replaced
     assert [path.name for path in tmp_path.iterdir()] == ["rows.index"]
+
+
+def test_an_index_is_replaced_by_a_whole_one_or_not_at_all(made, tmp_path, monkeypatch):
+    made.save(tmp_path / "rows.index", name="first")
+    move = type(tmp_path).replace
+
+    def full(self, target):
+        if self.suffix == ".part":
+            raise OSError(28, "No space left on device")
+        return move(self, target)
+
+    monkeypatch.setattr(type(tmp_path), "replace", full)
+    with pytest.raises(OSError, match="No space"):
+        made.save(tmp_path / "rows.index", name="second")
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.index"]
+    assert index.opened(tmp_path / "rows.index")[1]["name"] == "first"
+
+
+def test_a_disk_without_room_is_named_before_the_work(made, tmp_path, monkeypatch):
+    monkeypatch.setattr(index.shutil, "disk_usage", lambda path: SimpleNamespace(free=1000))
+    for write in (lambda: made.save(tmp_path / "rows.index"), lambda: index.build(Z, folder=tmp_path / "rows.index")):
+        with pytest.raises(InputError, match=r"takes .* MB, and 0.001 MB are free"):
+            write()
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("chunks", [900, 8000])
