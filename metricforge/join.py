@@ -168,7 +168,8 @@ def contrast(constraint: Constraint, *, seed: int) -> Contrast | None:
     if not any(found):
         return None
     none = np.empty((0, 2), dtype=np.int64)
-    return Contrast(*(np.concatenate([none, *pairs]) for pairs in found))
+    # there may be millions of pairs: one array of them is not copied
+    return Contrast(*(pairs[0] if len(pairs) == 1 else np.concatenate([none, *pairs]) for pairs in found))
 
 
 def _sampled_values(space: Space, seed: int) -> tuple[_rows.Array, _rows.Array]:
