@@ -14,6 +14,9 @@ from ..checks import flag
 from ..kernels import Kernel, Linear, Standardized
 from ..rows import Array, ComparedByContent, as_float64, check_memory
 
+FEW_COLUMNS = 5
+"""Up to this many features, a block is multiplied by one column after another: with 500 landmarks that takes 0.4 (two
+features) to 0.8 (five) times as long as a product of matrices, with 100 landmarks 0.6 to 1.2 times."""
 FAR, MOST_FAR = 2.0**40, 1e150
 """How much larger than the constant, as a multiple of the units of a column, and the most that this takes."""
 
@@ -97,8 +100,8 @@ class FeatureMap(ComparedByContent):
         X = as_float64(X)
         base: Any = self.kernel.features(X) if self.landmarks is None else self._values(X)
         with np.errstate(over="ignore", invalid="ignore"):  # whoever uses the numbers checks that they are finite
-            if out is not None and self.mix is not None and not _rows.is_sparse(base):
-                return np.asarray(np.matmul(base, self.mix, out=out))
+            if self.mix is not None and not _rows.is_sparse(base):
+                return _product(base, self.mix, out)
             found = base if self.mix is None else base @ self.mix
         found = np.asarray(found.toarray() if _rows.is_sparse(found) else found)
         if out is None:
@@ -142,6 +145,17 @@ class FeatureMap(ComparedByContent):
     def scaled(self, weight: float) -> FeatureMap:
         """Return the map of ``weight`` times the kernel."""
         return self.rotated(np.sqrt(weight) * np.eye(self.columns), exact=self.exact)
+
+
+def _product(base: Array, mix: Array, out: Array | None) -> Array:
+    """Return base · mix, written to ``out`` where that is given."""
+    if mix.shape[1] > FEW_COLUMNS:
+        return np.asarray(np.matmul(base, mix, out=out))
+    if out is None:
+        out = np.empty((len(base), mix.shape[1]))
+    for j, column in enumerate(np.ascontiguousarray(mix.T)):
+        out[:, j] = base @ column
+    return out
 
 
 @dataclass(frozen=True, eq=False)
