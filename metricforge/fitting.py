@@ -97,7 +97,7 @@ def fit(
     with join.progress(f"{plan.name} on {n} rows") as step:
         solved = solve(plan, rows, relations, rank=rank, seed=seed, step=step)
     seconds = time.perf_counter() - started
-    remarks = (*_left_out(solved), *_remarks(plan, solved.space, solved.relations.given, solved.spread, columns))
+    remarks = (*_left_out(plan, solved), *_remarks(plan, solved.space, solved.relations.given, solved.spread, columns))
     notes = (*plan.notes, *remarks, *_one_point(solved), *solved.solution.notes)
     report = _report(plan, solved, notes, columns, seconds=seconds, seed=seed, choice=choice or {})
     return Metric(
@@ -201,16 +201,18 @@ def _components_left_out(space: Space) -> dict[str, Any]:
     return {"features": space.width, "energy_left_out": space.left_out()}
 
 
-def _left_out(solved: Solved) -> tuple[str, ...]:
+def _left_out(plan: Plan, solved: Solved) -> tuple[str, ...]:
     """Return a note on what ``rank="auto"`` gave up where it took landmarks or components."""
     space = solved.space
     if space.width is not None and space.has_map:
         embedding = solved.solution.kernel.embedding()
         keeps = embedding is not None and not embedding.exact
         rest = ", which distance counts with the weight of the start kernel and transform leaves out" if keeps else ""
+        wanted = getattr(plan.solver, "n_components", None)
+        fewer = f" (fewer than n_components={wanted})" if wanted is not None and wanted > space.rank else ""
         return (
-            f'rank="auto" took {space.rank} components of {space.width} features, as many as {BUDGET:g} forecast CPU '
-            f"seconds allow, at least 100; chosen from the rows and the relations, they leave out "
+            f'rank="auto" took {space.rank} components of {space.width} features{fewer}, as many as {BUDGET:g} '
+            f"forecast CPU seconds allow, at least 100; chosen from the rows and the relations, they leave out "
             f"{space.left_out():.2g} of the variance{rest}; status and certificate are about the problem on the "
             'components; rank="exact" keeps all features',
         )

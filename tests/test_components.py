@@ -224,6 +224,14 @@ def test_the_report_says_whether_distances_count_the_rest(method, keeps, monkeyp
     np.testing.assert_array_equal(found[0], np.argsort(metric.distance(X[:9], X), axis=1)[:, :3])
 
 
+def test_more_directions_than_components_are_named(stranger):
+    X, y = wide_rows()
+    notes = mf.learn(X, y, method=stranger, n_components=200).report.notes
+    assert any("125 components of 300 features (fewer than n_components=200)" in note for note in notes)
+    notes = mf.learn(X, y, method=stranger, n_components=20).report.notes
+    assert not any("fewer than" in note for note in notes)
+
+
 @pytest.mark.parametrize("kind", ["rows", "dask"])
 def test_krca_on_components_is_updated(kind, monkeypatch, tmp_path):
     monkeypatch.setattr("metricforge.space.representation.BUDGET", 0.001)
