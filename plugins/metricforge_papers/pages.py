@@ -93,7 +93,8 @@ def markdown(result: Result) -> str:
         lines += [*_pivot([cell for cell in result.cells if cell.measure == measure], _digits(result, measure)), ""]
     if result.claims:
         lines += ["| the paper says | here | found | margin ± standard error |", "| --- | --- | --- | --- |"]
-        lines += [_claim_row(claim, len(result.claims)) for claim in result.claims]
+        beside = [sum(one.variants == claim.variants for one in result.claims) for claim in result.claims]
+        lines += [_claim_row(claim, family) for claim, family in zip(result.claims, beside, strict=True)]
         lines.append("")
     lines += [f"**{_capital(sentence)}.**" for sentence in map(verdict_sentence, result.verdicts())]
     lines += ["", *([result.why, ""] if result.why else [])]

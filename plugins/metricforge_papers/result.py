@@ -67,7 +67,9 @@ class Result:
         """Return the result of an `as_dict`, without its picture."""
         known = {name: value for name, value in content.items() if name in cls.__dataclass_fields__}
         known["cells"] = tuple(Cell(**cell) for cell in content["cells"])
-        known["claims"] = tuple(Claim(**claim) for claim in content["claims"])
+        known["claims"] = tuple(
+            Claim(**{**claim, "variants": tuple(claim.get("variants", ()))}) for claim in content["claims"]
+        )
         return cls(**{**known, "notes": tuple(content["notes"]), "missing": tuple(content["missing"])})
 
     def verdicts(self) -> list[Verdict]:
@@ -76,7 +78,10 @@ class Result:
         compared = [(v, [c for c in self.cells if c.variant == v and c.paper is not None]) for v in variants]
         if not compared and self.claims:
             compared = [("", [])]
-        return [verdict(v, cells, self.claims, self.printed, self._gains(cells)) for v, cells in compared]
+        return [
+            verdict(v, cells, [c for c in self.claims if c.about(v)], self.printed, self._gains(cells))
+            for v, cells in compared
+        ]
 
     def _gains(self, compared: Sequence[Cell]) -> tuple[float | None, float | None]:
         """Return the mean gain of numbers over the baseline of the table, ours and the paper's; None without one."""

@@ -213,32 +213,49 @@ def figure2(run: Run) -> Result:
                 add_learned(run, row, column, y, seed, learned)
     claims = []
     if sets:
-        active, random = (np.mean([aris(run, c, row) for row in list(SHARES)[:-1]], axis=0) for c in (ACTIVE, RANDOM))
-        half, whole = aris(run, ACTIVE, "1/2 of the pairs"), aris(run, RANDOM, "all pairs")
-        says = run.printed.says
-        claims = [
-            Claim(
-                says[0],
-                bool(active.mean() > random.mean()),
-                f"ARI {active.mean():.3f} against {random.mean():.3f}, mean over the shares, our settings",
-                **margin(active, random),
-            ),
-            Claim(
-                says[1],
-                bool(half.mean() > whole.mean() - ABOUT),
-                f"ARI {half.mean():.3f} against {whole.mean():.3f}, our settings",
-                **margin(half, whole, by=-ABOUT),
-            ),
-        ]
+        printed_setting = (PRINTED,), f"{RAND}, the paper's setting", RAND, "active", "random", 100 * ABOUT
+        ours = (run.variants[ACTIVE], DEFAULT), "ARI, our settings", "ARI", ACTIVE, RANDOM, ABOUT
+        for setting in (printed_setting, ours):
+            claims += about_choice(run, *setting)
     return run.result(
         "20 neighbours, 60 % components, closure; linear loss (the paper does not say which); active: rows by "
-        "ascending margin under the base kernel, each with all of its pairs; Rand in the paper's setting means little "
-        "(see Table 4), so the statements are judged by the adjusted Rand index with our settings.",
+        "ascending margin under the base kernel, each with all of its pairs. In the paper's setting the statements are "
+        "judged by the Rand index, as in the paper, which means little there (see Table 4); with our settings, our "
+        "default and its option `active`, by the adjusted one.",
         claims=claims,
         why="In the paper's setting the Rand index is no better than that of one cluster, so it cannot rank two ways "
         "of choosing; with our settings a random choice does better.",
         picture=shares_picture(run) if sets else b"",
     )
+
+
+def about_choice(
+    run: Run, variants: tuple[str, ...], shown: str, measure: str, chosen: str, drawn: str, about: float
+) -> list[Claim]:
+    """Return the two statements about one setting: active choice is better, and half of the pairs do as well as all."""
+
+    def values(column: str, row: str) -> Array:
+        return np.array(run.samples[measure, row, column])
+
+    active, random = (np.mean([values(c, row) for row in list(SHARES)[:-1]], axis=0) for c in (chosen, drawn))
+    half, whole = values(chosen, "1/2 of the pairs"), values(drawn, "all pairs")
+
+    def told(one: Array, other: Array) -> str:
+        digits = 3 if about < 1 else 1
+        return f"{one.mean():.{digits}f} against {other.mean():.{digits}f}"
+
+    says = run.printed.says
+    better = f"{shown}: {told(active, random)}, mean over the shares"
+    return [
+        Claim(says[0], bool(active.mean() > random.mean()), better, **margin(active, random), variants=variants),
+        Claim(
+            says[1],
+            bool(half.mean() > whole.mean() - about),
+            f"{shown}: {told(half, whole)} (about: {about:g} less at the most)",
+            **margin(half, whole, by=-about),
+            variants=variants,
+        ),
+    ]
 
 
 def with_active(solver: Any, share: float) -> Any:
@@ -253,11 +270,6 @@ def some_of(pairs: Pairs, share: float, seed: int) -> Pairs:
     rng = np.random.default_rng(seed)
     similar, dissimilar = (side[rng.random(len(side)) < share] for side in (pairs.similar, pairs.dissimilar))
     return Pairs(similar, dissimilar, n=pairs.n)
-
-
-def aris(run: Run, column: str, row: str) -> Array:
-    """Return the adjusted Rand indices of a cell, one for each repeat."""
-    return np.array(run.samples["ARI", row, column])
 
 
 def shares_picture(run: Run) -> bytes:

@@ -80,7 +80,7 @@ class Claim:
 
     ``margin`` is by how much it holds (negative: fails) in our mean, ``error`` the standard error of that over
     ``repeats``; of a statement with several ``parts`` it is that of the weakest.  Without an error the statement is not
-    subject to chance, and ``holds`` alone counts.
+    subject to chance, and ``holds`` alone counts.  It belongs to the verdicts of its ``variants``; without any, to all.
     """
 
     says: str
@@ -90,6 +90,11 @@ class Claim:
     error: float | None = None
     repeats: int = 1
     parts: int = 1
+    variants: tuple[str, ...] = ()
+
+    def about(self, variant: str) -> bool:
+        """Return whether it belongs to the verdict of a variant."""
+        return not self.variants or variant in self.variants
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 from metricforge_papers import pages
 from metricforge_papers.printed import Measure, Printed
+from metricforge_papers.result import Result
 from metricforge_papers.scores import least, margin, middle
 from metricforge_papers.verdict import LEVEL, POWER, Cell, Claim, judge_cell, judge_claim, verdict
 
@@ -225,3 +227,18 @@ def test_published_numbers_have_the_papers_repeats_or_the_power(result):
         assert all(j.power >= POWER for j in judged if j.outcome == "no worse")
         assert theirs is None or all(c.repeats >= theirs for c in cells) or min(j.power for j in judged) >= POWER
         assert found.word != "reproduced" or not found.gains_less
+
+
+def test_a_statement_belongs_to_its_variants():
+    """Figure 2 of simplenpkl: what was found with our settings says nothing about the paper's."""
+    path = Path(__file__).parents[2] / "docs" / "results" / "simplenpkl-figure2.json"
+    result = Result.from_dict(json.loads(path.read_text()))
+    assert {claim.variants for claim in result.claims} == {
+        ("the paper's setting",),
+        ("our other settings", "our default"),
+    }
+    totals = {v.variant: v.total for v in result.verdicts()}
+    assert totals == {"the paper's setting": 3, "our other settings": 3, "our default": 3}
+    without = replace(result, claims=tuple(replace(claim, variants=()) for claim in result.claims))
+    assert {v.total for v in without.verdicts()} == {5}
+    assert Result.from_dict(json.loads(json.dumps(result.as_dict()))).claims == result.claims
