@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import math
 import os
 import subprocess
 import sys
@@ -53,6 +54,8 @@ class Row:
         The file of this folder, without its suffix, and the function in it.
     before : int
         Splits that the earlier commit runs at most: none for a row that it cannot run.
+    patience : float
+        CPU seconds after which the earlier commit is stopped at the latest: it takes many minutes for some rows.
     against : str
         What "before" means: the earlier commit, or this version with the options FULL of the file, which lift limits.
     """
@@ -63,13 +66,16 @@ class Row:
     file: str
     function: str
     before: int = 100
+    patience: float = math.inf
     against: str = "commit"
 
+
+SIMPLENPKL = "rows_simplenpkl"
 
 ROWS = [
     Row("a", "idealized, MNIST 58,000 × 784, 12,000 pairs", "<= 4", "rows_idealized", "mnist"),
     Row("a", 'the same with rank="exact": the full program', "", "rows_idealized", "mnist_full", before=0),
-    Row("a", "idealized, 30,000 × 4096, 100,000 pairs", "<= 8", "rows_idealized", "wide"),
+    Row("a", "idealized, 30,000 × 4096, 100,000 pairs", "<= 8", "rows_idealized", "wide", patience=60),
     Row("b", "idealized, Gaussian, vehicle, 300 rows from labels", "<= 1.5", "rows_idealized", "vehicle"),
     Row("b", "idealized, Gaussian, segment, 300 rows from labels", "<= 1.5", "rows_idealized", "segment"),
     Row("c", "kcr, vehicle, 500 rows", "<= 2.5", "rows_kcr", "vehicle"),
@@ -87,15 +93,15 @@ ROWS = [
     Row("e", "exact neighbours, 10,000 × 16, k = 10", "1.1 × scikit-learn", "rows_neighbors", "narrow"),
     Row("e", "exact neighbours, 10,000 × 128, k = 10", "1.1 × scikit-learn", "rows_neighbors", "wide"),
     Row("e", "exact neighbours, 20,000 × 64, k = 10", "1.1 × scikit-learn", "rows_neighbors", "many"),
-    Row("g", "simplenpkl, squared hinge, 24 rows, B = 57,600", "gap 1e-5", "rows_simplenpkl", "iris_squared"),
-    Row("g", "simplenpkl, hinge, 24 rows, B = 57,600", "gap 1e-3", "rows_simplenpkl", "iris_hinge"),
-    Row("g", "simplenpkl, squared hinge, 400 rows, B = 640,000", "gap 1e-3", "rows_simplenpkl", "vehicle_squared"),
-    Row("g", "simplenpkl, hinge, 400 rows, B = 40,000", "gap 1e-3", "rows_simplenpkl", "vehicle_hinge"),
-    Row("g", "simplenpkl, hinge, 400 rows, B = 16,000,000", "gap 1e-3", "rows_simplenpkl", "vehicle_hinge_slack"),
-    Row("g", "simplenpkl, squared hinge, 1,000 rows, B = 10⁸", "gap 1e-5", "rows_simplenpkl", "segment_squared"),
-    Row("g", "simplenpkl, hinge, 1,000 rows, B = 10⁸", "gap 1e-3", "rows_simplenpkl", "segment_hinge"),
-    Row("g", "simplenpkl, squared hinge, 10,000 rows, B = 10⁸", "gap 1e-3", "rows_simplenpkl", "letter_squared"),
-    Row("g", "simplenpkl, hinge, 10,000 rows, defaults", "a status of its own", "rows_simplenpkl", "letter_hinge"),
+    Row("g", "simplenpkl, squared hinge, 24 rows, B = 57,600", "gap 1e-5", SIMPLENPKL, "iris_squared"),
+    Row("g", "simplenpkl, hinge, 24 rows, B = 57,600", "gap 1e-3", SIMPLENPKL, "iris_hinge"),
+    Row("g", "simplenpkl, squared hinge, 400 rows, B = 640,000", "gap 1e-3", SIMPLENPKL, "vehicle_squared"),
+    Row("g", "simplenpkl, hinge, 400 rows, B = 40,000", "gap 1e-3", SIMPLENPKL, "vehicle_hinge"),
+    Row("g", "simplenpkl, hinge, 400 rows, B = 16,000,000", "gap 1e-3", SIMPLENPKL, "vehicle_hinge_slack"),
+    Row("g", "simplenpkl, squared hinge, 1,000 rows, B = 10⁸", "gap 1e-5", SIMPLENPKL, "segment_squared"),
+    Row("g", "simplenpkl, hinge, 1,000 rows, B = 10⁸", "gap 1e-3", SIMPLENPKL, "segment_hinge", patience=60),
+    Row("g", "simplenpkl, squared hinge, 10,000 rows, B = 10⁸", "gap 1e-3", SIMPLENPKL, "letter_squared", patience=60),
+    Row("g", "simplenpkl, hinge, 10,000 rows, defaults", "its own status", SIMPLENPKL, "letter_hinge", patience=60),
     Row("h", "krca, update by two rows, Gaussian, 1,000", "mf.learn / 100", "rows_krca", "gaussian_1000"),
     Row("h", "krca, update by two rows, Gaussian, 3,000", "mf.learn / 100", "rows_krca", "gaussian_3000"),
     Row("h", "krca, update by two rows, linear, 1,000", "<= 0.0005", "rows_krca", "linear"),
@@ -194,7 +200,7 @@ def run(
     table = Table(["point", "call", *times, "goal", "before, error %", "now, error %", "difference", "details"])
     with earlier(before, skip=now_only) as tree:
         for row in chosen:
-            old = [] if now_only else measured(kept, row, range(min(row.before, splits)), longest, tree, "before")
+            old = [] if now_only else earlier_runs(kept, row, splits, longest, tree)
             new = measured(kept, row, range(splits), limit, tree, "now")
             table.add(row.point, row.what, *compared(old, new), row.goal, *errors(old, new), details(old, new))
             print("  ".join(map(str, table.rows[-1])), file=sys.stderr, flush=True)
@@ -206,8 +212,8 @@ def run(
         f"error: of 1-NN on held-out rows, mean of {splits} splits (limits: 3-NN, 1-NN on all columns of wide data; "
         "mlkr: the share of the variance that 5-NN regression leaves); difference: now minus before in points, on the "
         "splits that both ran, with the standard error of the paired difference",
-        f"a measurement is stopped after at most {limit:.0f} CPU s ({longest:.0f} before), its further splits are "
-        "not run",
+        f"a measurement is stopped after at most {limit:.0f} CPU s ({longest:.0f} before, 60 in rows that take many "
+        "minutes there), its further splits are not run",
     ]
     if show:
         table.notes.append("put together from several runs, at the loads that they met; the rest was not run")
@@ -242,6 +248,11 @@ spec.loader.exec_module(module)
 options = module.FULL[function.split("_")[0]] if full else {}
 print(json.dumps(getattr(module, function)(split, **options)))
 """
+
+
+def earlier_runs(kept: Measurements, row: Row, splits: int, limit: float, tree: Path | None) -> list[dict[str, Any]]:
+    """Return the results of a row with the earlier commit."""
+    return measured(kept, row, range(min(row.before, splits)), min(limit, row.patience), tree, "before")
 
 
 def measured(
