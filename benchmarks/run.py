@@ -4,7 +4,7 @@ A benchmark is a module or package of this folder with ``run(quick) -> Table``; 
 is printed and written to ``benchmarks/results/NAME.json``, except with ``--quick``, whose sizes are too small to be
 meaningful.  ``NAME.md`` and ``benchmarks/README.md`` are then written from all results (``--readme`` does only that).
 A module with ``add_options(parser)`` has its own options, which ``run`` receives as keywords.  ``--label WORD`` writes
-the results to ``NAME-WORD`` instead, for instance to keep those of an earlier version.
+the results to ``NAME-WORD`` instead, for instance those of a part of the benchmark that ran by itself.
 """
 
 from __future__ import annotations
@@ -148,9 +148,16 @@ def readme() -> str:
             continue
         about = (ast.get_docstring(ast.parse(_source(name))) or "").split("\n\n")[0].replace("\n", " ")
         lines += ["", f"## {name}", "", about, *page.read_text().rstrip().splitlines()[1:]]
+        for part in _parts(name):
+            lines += ["", f"### {part.stem}", *part.read_text().rstrip().splitlines()[1:]]
     if unmeasured:
         lines += ["", f"Not measured yet: {', '.join(unmeasured)}."]
     return "\n".join(lines) + "\n"
+
+
+def _parts(name: str) -> list[Path]:
+    """Return the pages of results of a benchmark that were labelled, because a part of it ran by itself."""
+    return [path for path in sorted((HERE / "results").glob(f"{name}-*.md")) if path.stem not in names()]
 
 
 def main() -> int:

@@ -36,6 +36,10 @@ def row(name, **where):
     return found
 
 
+def cliff(point, call):
+    return row("cliffs", point=point, call=call)
+
+
 def span(values, digits=0):
     shown = [f"{v:.{digits}f}" for v in values]
     return f"{shown[np.argmin(values)]} to {shown[np.argmax(values)]}"
@@ -277,6 +281,22 @@ def test_ask(wrong):
 AUC_COLUMNS = ("spectrum, our default", "spectrum")
 
 
+FULL_PROGRAM = 'the same with rank="exact": the full program'
+LIMITS = {
+    "lmnn": {
+        "lmnn, usps, 1,000 rows": "1,000 rows of USPS (256 columns) {:.1f} → {:.1f} %".format,
+        "lmnn, mnist, 1,000 rows of 300 components": "(300 principal components) {:.1f} → {:.1f} %".format,
+        "lmnn, satimage, 2,900 rows": "2,900 rows of satimage (36 columns) {:.1f} and {:.1f} %".format,
+    },
+    "nca": {"nca, letter, 6,000 rows": "from {:.2f} to {:.2f} % on 6,000 rows of letter".format},
+    "mlkr": {
+        "mlkr, a column of satimage, 4,000 rows": "{:.2f} and {:.2f} % on 4,000 rows of satimage".format,
+        "mlkr, a column of letter, 6,000 rows": "{:.2f} and {:.2f} % on 6,000 rows of letter".format,
+    },
+}
+"""Rows of `cliffs-limits` and what a page says of the error without limits and with them."""
+
+
 def sentences():
     """Yield a page and a part of a sentence on it, with the values of results files."""
     scale = row("krca-scale", rows=500_000)
@@ -349,7 +369,22 @@ def sentences():
         f"errs on {wrong[f'{ours}, features as found']:.1f} % after learning, and on {wrong[ours]:.1f} % from raw rows",
     )
 
-    usps = [r for r in rows("cliffs") if r["call"] in ("kcr, usps, 2,900 rows", "the same with rank=1000")]
+    mnist, whole = (cliff("a", call) for call in ("idealized, MNIST 58,000 × 784, 12,000 pairs", FULL_PROGRAM))
+    assert abs(float(mnist["now, error %"]) - float(whole["now, error %"])) < 0.1  # "errs as the full program does"
+    assert 25 < whole["now, CPU s"] / mnist["now, CPU s"] < 40  # "in a thirtieth of its time"
+    yield "methods/idealized.md", "the result then errs as the full program does, in a thirtieth of its time"
+
+    for method, shown in LIMITS.items():
+        for call, text in shown.items():
+            found = row("cliffs-limits", call=f"{call}, without and with limits")
+            yield f"methods/{method}.md", text(*(float(found[f"{side}, error %"]) for side in ("before", "now")))
+    letter = row("cliffs-limits", call="mlkr, a column of letter, 6,000 rows, without and with limits")
+    yield (
+        "methods/mlkr.md",
+        f"where the fit takes {letter['now, CPU s']:.1f} instead of {letter['before, CPU s']:.0f} CPU s",
+    )
+
+    usps = [cliff("c", call) for call in ("kcr, usps, 2,900 rows", "the same with rank=1000, the earlier kernel")]
     (error, seconds), (wide, longer) = ((float(r["now, error %"]), r["now, CPU s"]) for r in usps)
     yield "methods/kcr.md", f'errs by {error:.1f} % with the 300 that `rank="auto"` takes there ({seconds:.1f} CPU s)'
     yield "methods/kcr.md", f"{wide:.1f} % with `rank=1000` ({longer:.1f} s; means of three splits)"
