@@ -223,11 +223,12 @@ def million(rows: Sequence[Row]) -> str:
 
 
 def dask(rows: Sequence[Row]) -> str:
-    """Say the time of one worker over that of NumPy."""
-    name = "one worker / NumPy"
+    """Say the time of one worker over that of NumPy, and how much faster two workers are."""
     passes = {"Gram": "Gram", "features": "features", "kNN graph": "neighbours"}
-    found = [f"{only(rows, **{'pass': at})[name]:.2f} ({shown})" for at, shown in passes.items()]
-    return f"{', '.join(found)} times its time"
+    found = {shown: only(rows, **{"pass": at}) for at, shown in passes.items()}
+    one = ", ".join(f"{row['one worker / NumPy']:.2f} ({shown})" for shown, row in found.items())
+    two = [row["one worker / two workers"] for row in found.values()]
+    return f"{one} times its time; two workers on two cores {', '.join(f'{gain:.2f}' for gain in two)} times as fast"
 
 
 def out_of_core(rows: Sequence[Row]) -> str:
