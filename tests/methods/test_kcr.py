@@ -713,16 +713,24 @@ def test_no_decision_depends_on_the_basis_of_the_features(seed, tol):
 
 
 def test_what_the_tolerance_leaves_open_is_decided_by_the_thirteenth_digit():
-    """The page's reason why distances of long fits depend on the order of rows."""
+    """The page's reason why distances of long fits depend on the order of rows.
+
+    Which changes make a large difference is up to the rounding of the processor, so many are tried.
+    """
     X, y, kernel, order = drawn(0)
     options = {"method": "kcr", "kernel": kernel, "tol": 1e-3}
     first = mf.learn(X, y, **options)
-    noise = 1 + 1e-13 * np.random.default_rng(1).standard_normal(X.shape)
-    others = mf.learn(X[order], y[order], **options), mf.learn(noise * X, y, **options)
     D = first.distance(X)
-    permuted, perturbed = (float(np.abs(other.distance(X) - D).max() / D.max()) for other in others)
-    assert permuted <= 10 * perturbed
-    for other in others:
+    permuted, *perturbed = [
+        mf.learn(X[order], y[order], **options),
+        *(
+            mf.learn((1 + 1e-13 * rng.standard_normal(X.shape)) * X, y, **options)
+            for rng in map(np.random.default_rng, range(24))
+        ),
+    ]
+    apart = [float(np.abs(other.distance(X) - D).max() / D.max()) for other in (permuted, *perturbed)]
+    assert apart[0] <= 10 * max(apart[1:])
+    for other in (permuted, *perturbed):
         assert abs(other.report.objective - first.report.objective) <= max(first.report.gap, other.report.gap)
 
 
