@@ -7,9 +7,12 @@ import pytest
 
 @pytest.fixture(scope="module")
 def client():
+    import dask
     from distributed import Client, LocalCluster
 
+    # 15 s after a worker was lost, LocalCluster gives it up if it is not there, also while it restarts after a later kill
     with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}),
         LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as local,
         Client(local) as active,
     ):
