@@ -10,7 +10,7 @@ def client():
     import dask
     from distributed import Client, LocalCluster
 
-    # 15 s after a worker was lost, LocalCluster gives it up if it is not there, also while it restarts after a later kill
+    # 15 s after it lost a worker, LocalCluster gives it up if it is away, also to restart after a later kill
     with (
         dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}),
         LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as local,
