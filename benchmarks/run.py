@@ -86,6 +86,19 @@ def peak_bytes(code: str, *, env: dict[str, str] | None = None) -> tuple[float, 
     return seconds, peak * (1 if sys.platform == "darwin" else 1024)
 
 
+def stored(value: Any, indent: int = 0) -> str:
+    """Return a value as JSON in which a list or mapping of plain values takes one line."""
+    items = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list | tuple) else []
+    if not any(isinstance(item, dict | list | tuple) for item in items):
+        return json.dumps(value, default=str)
+    lines = [stored(item, indent + 1) for item in items]
+    if isinstance(value, dict):
+        lines = [f"{json.dumps(str(key))}: {line}" for key, line in zip(value, lines, strict=True)]
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    inside = ",\n".join(" " * (indent + 1) + line for line in lines)
+    return f"{opening}\n{inside}\n{' ' * indent}{closing}"
+
+
 def names() -> list[str]:
     """Return the benchmarks: the modules and packages of this folder that define ``run``."""
     modules = (m.name.replace("_", "-") for m in pkgutil.iter_modules([str(HERE)]))
@@ -199,7 +212,7 @@ def main() -> int:
     if not args.quick:
         out = HERE / "results"
         out.mkdir(exist_ok=True)
-        (out / f"{content['name']}.json").write_text(json.dumps(content, indent=1, default=str) + "\n")
+        (out / f"{content['name']}.json").write_text(stored(content) + "\n")
         write_pages()
     return 0
 

@@ -216,7 +216,9 @@ def run(
         "minutes there), its further splits are not run",
     ]
     if show:
-        table.notes.append("put together from several runs, at the loads that they met; the rest was not run")
+        table.notes.append(
+            "put together from several runs beside other work, at loads that they met, not the one below; the rest was not run"
+        )
     if sweep:
         from .sweep import swept
 

@@ -156,7 +156,8 @@ def swept(
         one_method(name, wanted, kept)
         found = [kept.get(key, dict) for n, d in sorted(grid) if (key := ["sweep", name, n, d]) in kept]
         kept_points += found
-        table.details.setdefault("sweep", {})[name] = found
+        columns = {key: [point[key] for point in found] for key in found[0]} if found else {}
+        table.details.setdefault("sweep", {})[name] = columns
         table.notes.append(summary(name, found, len(grid)))
     table.notes.append(total(kept_points, len(grid) * len(chosen)))
 
