@@ -217,7 +217,8 @@ def run(
     ]
     if show:
         table.notes.append(
-            "put together from several runs beside other work, at loads that they met, not the one below; the rest was not run"
+            "put together from several runs beside other work, at loads that they met, not the one below; "
+            "the rest was not run"
         )
     if sweep:
         from .sweep import swept
