@@ -3,7 +3,7 @@
 PYTHON ?=
 BIN = .venv/bin
 
-.PHONY: help setup demo quick test docs lint type fix primme browser clean
+.PHONY: help setup demo quick test docs generated lint type fix primme browser clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -23,6 +23,11 @@ test: lint type ## all checks: ruff, mypy, pytest
 
 docs: setup ## the documentation, into docs/_build/html; a warning is an error
 	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build/html
+
+generated: setup ## rewrite the pages that are generated from results; a difference to what is committed is an error
+	$(BIN)/python -m benchmarks.run --readme
+	$(BIN)/metricforge reproduce --check --fix
+	git diff --exit-code --stat -- docs/results benchmarks
 
 lint: setup ## ruff: rules and format; codespell
 	$(BIN)/python -m ruff check .

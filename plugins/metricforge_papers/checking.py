@@ -1,6 +1,6 @@
 """What ``metricforge reproduce --check`` verifies.
 
-Published pages follow from their JSON, verdicts from their rule, and the README's figures from results files.
+Published pages follow from their JSON, and verdicts from their rule.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 
 from metricforge.errors import InputError
 
-from . import figures, pages, statistics
+from . import pages, statistics
 from .entries import ENTRIES
 from .result import Result
 
 
 def problems(folder: Path) -> list[str]:
-    """Return a sentence for everything in a folder of results, and in the README above it, that does not follow."""
+    """Return a sentence for everything in a folder of results that does not follow from another part of it."""
     found = []
     for entry in ENTRIES:
         name = f"{entry.paper}-{entry.name}"
@@ -32,30 +32,15 @@ def problems(folder: Path) -> list[str]:
     lines = statistics.read(folder)
     if lines is not None and not _same(folder / f"{statistics.NAME}.md", statistics.page(lines)):
         found.append(f"{statistics.NAME}.md does not follow from {statistics.NAME}.json")
-    readme = readme_of(folder)
-    if readme is not None:
-        found += figures.wrong(readme.read_text(encoding="utf-8"), readme.parent)
     return found
 
 
 def repair(folder: Path) -> None:
-    """Rewrite the pages, the verdicts, the summary and the README's rows from the results."""
+    """Rewrite the pages, the verdicts and the summary from the results."""
     pages.refresh(folder)
     lines = statistics.read(folder)
     if lines is not None:
         (folder / f"{statistics.NAME}.md").write_text(statistics.page(lines), encoding="utf-8")
-    readme = readme_of(folder)
-    if readme is not None:
-        text = readme.read_text(encoding="utf-8")
-        readme.write_text(figures.rewritten(text, readme.parent), encoding="utf-8")
-
-
-def readme_of(folder: Path) -> Path | None:
-    """Return the README of the project that a folder belongs to; None elsewhere."""
-    root = folder.resolve().parent.parent
-    readme = root / "README.md"
-    there = readme.is_file() and (root / "benchmarks" / "results").is_dir()
-    return readme if there and figures.HEAD in readme.read_text(encoding="utf-8") else None
 
 
 def _entry(folder: Path, name: str) -> list[str]:

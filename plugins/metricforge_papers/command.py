@@ -21,7 +21,7 @@ def arguments(parser: ArgumentParser) -> None:
     add("--quick", action="store_true", help="few rows and repeats, to see that it runs; without a paper: everything")
     add("--peers", action="store_true", help="run methods of metric-learn too, in an environment made for them")
     add("--resume", action="store_true", help="continue a run into the same folder that was interrupted")
-    add("--check", action="store_true", help="verify pages, verdicts and README against results (--out: their folder)")
+    add("--check", action="store_true", help="verify pages and verdicts against results (--out: their folder)")
     add("--fix", action="store_true", help="with --check: rewrite what does not follow from the results")
     add("--out", metavar="FOLDER", help="where Markdown, JSON and pictures go (default: results; --quick: nowhere)")
 

@@ -80,7 +80,7 @@ def check(folder: Path, *, fix: bool, as_json: bool) -> None:
         checking.repair(folder)
         write_line(f"{len(found)} rewritten" if found else "nothing to rewrite")
     elif not found:
-        write_line("every page, verdict and figure follows from its results")
+        write_line("every page and verdict follows from its results")
     if found and not fix:
         raise InputError("; ".join(found) + "; metricforge reproduce --check --fix rewrites them")
 
