@@ -25,7 +25,7 @@ from .costs import (
 )
 from .directions import DENSE_WIDTH, Contrast, contrast_weights, leading_eigenvectors, subspace_iteration
 from .embeddings import embedding, principal_axes
-from .factors import add_transposed_product, check_start, start_factor
+from .factors import add_transposed_product, check_start, feature_unit, start_factor
 from .landmarks import check_diagonal, choose_landmarks, landmark_map, pivoted_cholesky
 from .learned import ChangedKernel, FactoredKernel, LearnedKernel, OverFeatures
 from .maps import FeatureMap, Stacked, explicit_map, explicit_width, parts_of
@@ -55,6 +55,7 @@ __all__ = [
     "embedding",
     "explicit_map",
     "explicit_width",
+    "feature_unit",
     "landmark_map",
     "leading_eigenvectors",
     "parts_of",

@@ -8,7 +8,14 @@ import numpy as np
 
 from ..checks import rows_of_numbers
 from ..errors import InputError
-from ..rows import Array, quiet
+from ..kernels import squared_euclidean
+from ..rows import Array, draw, quiet
+from ..rows.pairs import pair_values
+
+NEAR, FAR = 0.1, 100.0
+"""The range of the median squared distance within which weights exp(−d²) tell rows apart."""
+SAMPLED = 500
+"""Rows of which distances are measured."""
 
 
 def check_start(start: Any, n_components: int | None) -> tuple[tuple[float, ...], ...] | None:
@@ -47,6 +54,23 @@ def start_factor(
     if n_components is None or n_components >= m:
         return np.eye(m)
     return np.ascontiguousarray(np.linalg.eigh(Phi.T @ Phi)[1][:, ::-1][:, :n_components].T)
+
+
+def feature_unit(Phi: Array, seed: int) -> float:
+    """Return the unit of features Phi (n, m) in which weights exp(−‖x − y‖²) differ between rows; usually 1.
+
+    Where distances are next to 0, weights are equal for every map near the identity, and where they are huge, one row
+    has all the weight.  Either way gradients vanish, far from any optimum.  The unit brings the median squared distance
+    into `NEAR` .. `FAR`.
+    """
+    largest = float(np.abs(Phi).max(initial=0.0))
+    if not largest > 0:
+        return 1.0
+    some = Phi[draw(len(Phi), SAMPLED, seed)] / largest
+    squared = pair_values(squared_euclidean(some, some))
+    squared = squared[squared > 0]
+    median = largest * np.sqrt(np.median(squared)) if len(squared) else 1.0
+    return float(median / np.clip(median, np.sqrt(NEAR), np.sqrt(FAR)))
 
 
 def add_transposed_product(G: Array, W: Array, Z: Array) -> None:

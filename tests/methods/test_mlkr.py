@@ -119,3 +119,34 @@ def test_a_metric_that_tells_no_rows_apart_is_noted():
     useless = mf.learn(X, mf.Targets(np.random.default_rng(0).normal(size=40)), method="mlkr")
     assert useless.distance(X).max() < 1e-12
     assert any("one point" in note for note in useless.report.notes)
+
+
+@pytest.mark.parametrize("unit", [1e-100, 1e-10, 1e10])
+def test_the_unit_of_the_rows_does_not_decide_where_it_ends(unit):
+    X, y = data()
+    plain = mf.learn(X, mf.Targets(y), method="mlkr", kernel="linear")
+    metric = mf.learn(unit * X, mf.Targets(y), method="mlkr", kernel="linear")
+    assert plain.report.objective < 3
+    assert metric.report.objective < 3
+    assert metric.report.gap < 0.1
+    start = tuple(map(tuple, (np.eye(3) / unit).tolist()))
+    given = mf.learn(unit * X, mf.Targets(y), method="mlkr", kernel="linear", start=start)
+    assert given.report.objective < 3
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e-10, 1e10, 1e100])
+def test_the_unit_of_the_values_changes_the_objective_only(unit):
+    X, y = data()
+    plain = mf.learn(X, mf.Targets(y), method="mlkr", n_components=1)
+    other = mf.learn(X, mf.Targets(unit * y), method="mlkr", n_components=1)
+    assert_allclose(other.distance(X), plain.distance(X), rtol=1e-2, atol=1e-2)
+    assert other.report.objective == pytest.approx(unit**2 * plain.report.objective, rel=1e-2)
+
+
+def test_values_whose_squares_overflow_are_refused():
+    X, y = data()
+    with pytest.raises(InputError, match=r"y: values are up to .* divide y"):
+        mf.learn(X, mf.Targets(1e200 * y), method="mlkr")
+    beyond = np.where(y > 0, 1e308, -1e308)
+    with pytest.raises(InputError, match="divide y"):
+        mf.learn(X, mf.Targets(beyond), method="mlkr")

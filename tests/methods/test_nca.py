@@ -157,3 +157,30 @@ def test_passes_over_listed_neighbours_show_progress(monkeypatch):
     assert heard == [20, 40, 60, 80, 90]
     assert again == pytest.approx(f, rel=1e-12)
     assert_allclose(H, G, rtol=1e-12)
+
+
+@pytest.mark.parametrize("unit", [1e-100, 1e-10, 1e10])
+def test_the_unit_of_the_rows_does_not_decide_where_it_ends(unit):
+    X, y = data(60)
+    before = Softmax(X, y, 0.0).exact(np.eye(4))[0]
+    metric = mf.learn(unit * X, y, method="nca", kernel="linear")
+    assert metric.report.status == "stationary"
+    assert metric.report.n_iter > 0
+    assert metric.report.objective > 1.05 * before
+    start = tuple(map(tuple, (np.eye(4) / unit).tolist()))
+    given = mf.learn(unit * X, y, method="nca", kernel="linear", start=start)
+    assert given.report.status == "stationary"
+    assert given.report.objective > 1.05 * before
+
+
+@pytest.mark.parametrize("most", [500, 50])
+def test_rows_without_a_label_change_nothing(most, monkeypatch):
+    monkeypatch.setattr(solver, "EXACT", most)
+    X, y = data(120)
+    others = np.random.default_rng(1).normal(size=(20_000, 4))
+    alone = mf.learn(X, y, method="nca", kernel="linear")
+    labels = np.concatenate([y, np.full(len(others), -1)])
+    beside = mf.learn(np.vstack([X, others]), mf.Labels(labels, unlabelled=-1), method="nca", kernel="linear")
+    assert beside.report.status == alone.report.status
+    assert beside.report.n_iter == alone.report.n_iter
+    assert_allclose(beside.distance(X), alone.distance(X), rtol=1e-6, atol=1e-9)

@@ -20,6 +20,7 @@ from metricforge.space import (
     affordable_queries,
     affordable_steps,
     check_start,
+    feature_unit,
     rows_seconds,
     space_bytes,
     space_seconds,
@@ -27,6 +28,8 @@ from metricforge.space import (
     steps_seconds,
 )
 
+LARGEST = 1e145
+"""The largest value of y about its mean: sums of squares stay finite."""
 BLOCK = 2**22
 """Memory of a block of distances, in bytes: the passes over it find it in the cache of a core."""
 LEAST = -100.0
@@ -52,8 +55,9 @@ class MLKR(Solver):
 
         Σ_i (ŷ_i − y_i)².
 
-    L-BFGS from the base metric.  Beyond 4,000 rows, the sum may be over a part of the rows.  The problem is not convex:
-    the certificate is the norm of the gradient.
+    L-BFGS from the base metric, or a multiple of it where distances are so small or large that weights do not differ.
+    Beyond 4,000 rows, the sum may be over a part of the rows.  The problem is not convex: the certificate is the norm of
+    the gradient.
 
     Cost: O(q n r + n r m) time a step for q rows in the sum; memory 16 n m bytes and some blocks of 5 MB.
 
@@ -103,8 +107,12 @@ class MLKR(Solver):
             raise InputError("y: all values are equal, so there is nothing to learn from; check the column")
         Phi = problem.space.map.of_rows(problem.rows, rows, copies=2, gather=True)
         Phi -= Phi.mean(axis=0)
-        y = y - y.mean()
+        y, size = _centred(y)
         start = start_factor(Phi, self.n_components, self.start, problem.space.basis)
+        unit = feature_unit(Phi, problem.seed)
+        if unit != 1:
+            Phi /= unit
+            start = start if self.start is None else start * unit
         n, m, r = *Phi.shape, len(start)
         q = _queries(n, m, r) if isinstance(self.queries, str) else int(self.queries)
         queries = draw(n, q, problem.seed)
@@ -120,9 +128,9 @@ class MLKR(Solver):
         outcome: dict[str, Any] = {"r2": 1 - error / spread, "unknown": problem.n - n, "queries": q}
         notes = (f"the error is that of {q} rows drawn from {n}; queries={n} takes all",) if q < n else ()
         return Solution(
-            kernel=LearnedKernel.of_factor(problem.space.map, L),
+            kernel=LearnedKernel.of_factor(problem.space.map, L / unit),
             status=status,
-            objective=n / q * error,
+            objective=n / q * error * size**2,
             certificate=Certificate("gradient", slope, None, DEFINITION),
             n_iter=n_iter,
             outcome=outcome,
@@ -148,6 +156,18 @@ class MLKR(Solver):
         options = {"maxiter": most, "maxcor": MEMORY, "ftol": 1e-12, "gtol": 0.01 * float(self.tol)}
         found = minimize(value, start.ravel(), jac=True, method="L-BFGS-B", callback=report, options=options)
         return found.x.reshape(start.shape), int(found.nit)
+
+
+def _centred(y: Array) -> tuple[Array, float]:
+    """Return values about their mean, divided by a power of 2 that makes them about 1, and this power."""
+    exponent = int(np.frexp(np.abs(y).max())[1]) - 1
+    size = float(np.ldexp(1.0, exponent))
+    y = np.ldexp(y, -exponent)
+    y -= y.mean()
+    largest = float(np.abs(y).max())
+    if largest * size > LARGEST:
+        raise InputError(f"y: values are up to {largest * size:.2g} from their mean, and squares overflow; divide y")
+    return y, size
 
 
 def leave_one_out(L: Array, F: Array, y: Array, queries: Array | None = None) -> tuple[float, Array]:

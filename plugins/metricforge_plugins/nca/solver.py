@@ -19,6 +19,7 @@ from metricforge.space import (
     affordable_queries,
     affordable_steps,
     check_start,
+    feature_unit,
     rows_seconds,
     space_bytes,
     space_seconds,
@@ -55,10 +56,11 @@ class NCA(Solver):
 
         Σ_i Σ_{j of the class of i} p_ij − ρ‖L‖².
 
-    L-BFGS from the base metric.  Beyond 500 rows, steps compare a row with its 100 nearest, which are searched anew
-    every 15 steps; while these hold less than 0.9 of Σ_j exp(−d_ij), steps compare all pairs.  Beyond 3,000 rows, the
-    latter and the result are those of a part of the rows i.  The problem is not convex: the certificate is the norm of
-    the gradient, and another start may end elsewhere.
+    L-BFGS from the base metric, or a multiple of it where distances are so small or large that weights do not differ
+    (unless there is a penalty, which depends on the unit of L).  Beyond 500 rows, steps compare a row with its 100
+    nearest, which are searched anew every 15 steps; while these hold less than 0.9 of Σ_j exp(−d_ij), steps compare all
+    pairs.  Beyond 3,000 rows, the latter and the result are those of a part of the rows i.  The problem is not convex:
+    the certificate is the norm of the gradient, and another start may end elsewhere.
 
     Cost: O(n² r) for each search of neighbours, O(100 n r + n r m) a step; memory 16 n m bytes and 16 MB.
 
@@ -114,6 +116,11 @@ class NCA(Solver):
         Phi = problem.space.map.of_rows(problem.rows, rows, copies=2, gather=True)
         Phi -= Phi.mean(axis=0)  # distances do not change, and products keep more digits
         start = start_factor(Phi, self.n_components, self.start, problem.space.basis)
+        # a penalty on L depends on the unit of the features, so they keep it
+        unit = 1.0 if self.penalty > 0 else feature_unit(Phi, problem.seed)
+        if unit != 1:
+            Phi /= unit
+            start = start if self.start is None else start * unit
         n, m, r = *Phi.shape, len(start)
         q = _most_queries(n, m, r) if isinstance(self.queries, str) else int(self.queries)
         softmax = Softmax(Phi, labels.codes[rows], float(self.penalty), draw(n, q, problem.seed))
@@ -121,19 +128,19 @@ class NCA(Solver):
         most = _most_steps(n, m, r, q) if isinstance(self.max_iter, str) else int(self.max_iter)
         state = _ascend(softmax, start, float(self.tol), most, problem)
         f, G = softmax.exact(state.L)
-        slope = float(np.linalg.norm(G) * np.linalg.norm(state.L)) / len(rows)
+        slope = float(np.linalg.norm(G) * np.linalg.norm(state.L)) / n
         status = Status.STATIONARY
         if slope > self.tol:
             status = Status.ITERATION_LIMIT if state.n_iter >= most else Status.STALLED
         outcome: dict[str, Any] = {
-            "accuracy": (f + self.penalty * float(np.vdot(state.L, state.L))) / len(rows),
+            "accuracy": (f + self.penalty * float(np.vdot(state.L, state.L))) / n,
             "coverage": softmax.coverage if softmax.near is not None else 1.0,
             "neighbours": 0 if softmax.near is None else softmax.near.shape[1],
             "queries": q,
         }
         notes = (f"the objective is estimated from {q} rows of {n}; queries={n} takes all",) if q < n else ()
         return Solution(
-            kernel=LearnedKernel.of_factor(problem.space.map, state.L),
+            kernel=LearnedKernel.of_factor(problem.space.map, state.L / unit),
             status=status,
             objective=f,
             certificate=Certificate("gradient", slope, None, DEFINITION),
@@ -159,7 +166,7 @@ def _ascend(softmax: Softmax, L: Array, tol: float, max_iter: int, problem: Prob
     n = len(softmax.F)
     state = State(L)
     if n <= EXACT:
-        L, state.n_iter = _steps(softmax.exact, L, max_iter, tol, state, problem)
+        L, state.n_iter = _steps(softmax.exact, L, max_iter, tol, state, n, problem)
         state.L, state.value = L, softmax.exact(L)[0]
         state.trace = ((state.value, 0.0),)
         return state
@@ -173,14 +180,16 @@ def _ascend(softmax: Softmax, L: Array, tol: float, max_iter: int, problem: Prob
             return state
         near = softmax.coverage >= COVERED
         compared, steps = (softmax.listed, STEPS) if near else (softmax.exact, EXACT_STEPS)
-        L, steps = _steps(compared, L, min(steps, max_iter - state.n_iter), tol, state, problem)
+        L, steps = _steps(compared, L, min(steps, max_iter - state.n_iter), tol, state, n, problem)
         state.n_iter += steps
         if steps == 0:
             return state
 
 
-def _steps(function: Any, L: Array, steps: int, tol: float, state: State, problem: Problem) -> tuple[Array, int]:
-    """Take steps of L-BFGS until the slope is within ``tol``; return the factor and the number of steps."""
+def _steps(
+    function: Any, L: Array, steps: int, tol: float, state: State, n: int, problem: Problem
+) -> tuple[Array, int]:
+    """Take steps of L-BFGS until the slope over n rows is within ``tol``; return the factor and the number of steps."""
     from scipy.optimize import minimize
 
     shape, done, slope = L.shape, 0, np.inf
@@ -189,7 +198,7 @@ def _steps(function: Any, L: Array, steps: int, tol: float, state: State, proble
         nonlocal slope
         f, G = function(x.reshape(shape))
         beat(done, steps)  # a step may take several values
-        slope = float(np.linalg.norm(G) * np.linalg.norm(x)) / problem.n
+        slope = float(np.linalg.norm(G) * np.linalg.norm(x)) / n
         return -f, -G.ravel()
 
     def report(x: Array) -> None:
