@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import sys
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from metricforge_plugins.lpdesign.solver import LPDesign
+from metricforge_plugins.lpdesign.tune import tune
 
 import metricforge as mf
 from benchmarks.lpdesign_sdp import case, compared, from_sdpa, learned
@@ -70,3 +73,26 @@ def test_without_clarabel_the_extra_is_named(monkeypatch):
     X, triples, options = case(1)
     with pytest.raises(InputError, match=r"metricforge\[sdp\]"):
         learned(X, triples, cone="sdp", **options)
+
+
+def test_tuning_scores_semidefinite_designs():
+    """It once tuned diagonal dominance: under its penalties no dominant mixture of these bases is better than none."""
+    rng = np.random.default_rng(0)
+    y = np.arange(20) % 2
+    X = rng.normal(size=(20, 3)) + 3 * y[:, None]
+    triplets = mf.Triplets.from_labels(y, n_triplets=60, seed=0)
+    base = LPDesign(bases=[mf.kernels.Linear(), mf.kernels.RBF(0.1)], cone="sdp", white=False, tol=1e-4)
+    grid = {"sparsities": (1e-3, 1e-1), "traces": (1e-2, 1.0)}
+    found = tune(X, triplets, solver=base, folds=2, seed=0, **grid)
+    part = np.random.default_rng(0).permutation(60) % 2
+    expected = np.zeros((2, 2))
+    for fold in range(2):
+        training = mf.Triplets(triplets.triples[part != fold], n=20)
+        i, j, k = triplets.triples[part == fold].T
+        for s, sparsity in enumerate(grid["sparsities"]):
+            for t, trace in enumerate(grid["traces"]):
+                solver = replace(base, sparsity=sparsity, trace=trace)
+                K = mf.learn(X, training, method="lpdesign", kernel="rbf", solver=solver).kernel(X)
+                expected[s, t] += np.mean(K[i, j] > K[i, k]) / 2
+    assert np.allclose(found.accuracy, expected, atol=0.02)
+    assert found.accuracy.max() > 0.9

@@ -19,8 +19,8 @@ WATCHED = 256
 """Number of rows whose dominance is enforced first if a pass over all rows is expensive."""
 ROWS = 128
 """Number of rows whose cuts are added at a time."""
-CLOSED = 1e-5
-"""A program without violated triples or cuts counts as solved below this gap, relative to the cost of α = 0."""
+ROUNDING = 1e-12
+"""A gap below this share of the cost of α = 0 is rounding error, where the optimum is next to 0."""
 SCOUTS = 5
 """Maximal number of estimates of all slacks before a full pass."""
 MARGIN = 10 * FEASIBILITY
@@ -140,7 +140,7 @@ class ColumnGeneration:
             gap = self.upper - lower
             trace.append((self.upper, gap))
             step(iteration, None, gap=gap / self.times.sum())
-            if gap <= tol * self.upper or (not grown and gap <= CLOSED * self.times.sum()):
+            if gap <= max(tol * self.upper, ROUNDING * self.times.sum()):
                 status = Status.OPTIMAL
                 break
             if not grown:

@@ -9,6 +9,8 @@ tolerance of the solver.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,21 @@ TIGHT = 1e-10
 """Tolerances of Clarabel, which the bounds magnify."""
 MOST_ROWS = 300
 """The largest order of the matrix inequality."""
+
+
+@dataclass(frozen=True, eq=False)
+class SemidefiniteProgram:
+    """The program over given margins and Gram matrices, for any penalties; `solve` has the parameters."""
+
+    margins: Array
+    times: Array
+    groups: Array
+    sizes: Array
+    stack: Array
+
+    def solve(self, gamma1: float, cost: Array, *, tol: float, max_iter: int, step: Callable[..., None]) -> BestDesign:
+        """Return the best design and its bounds; the iterations of Clarabel are neither limited nor reported."""
+        return solve(self.margins, self.times, self.groups, self.sizes, self.stack, gamma1, cost, tol)
 
 
 def solve(
@@ -59,7 +76,7 @@ def solve(
     if upper >= times.sum():  # that of no mixture at all, which every cone has
         alpha, upper, lift = np.zeros_like(alpha), float(times.sum()), True
     gap = upper - lower
-    status = Status.OPTIMAL if gap <= tol * max(abs(upper), 1.0) else Status.STALLED
+    status = Status.OPTIMAL if gap <= tol * abs(upper) else Status.STALLED
     return BestDesign(alpha, upper, lower, status, 1, ((upper, gap),), 0, 1, len(margins), lift)
 
 

@@ -270,13 +270,20 @@ class Design:
         gamma1, gamma2 = solver.penalties(int(self.times.sum()), self.n)
         return gamma1, gamma2 * self.traces(solver)
 
+    def program(self, solver: LPDesign) -> ColumnGeneration | semidefinite.SemidefiniteProgram:
+        """Return the program of the solver's cone (the first one, for change-of-basis) without penalties."""
+        if solver.cone == "sdp":
+            times = self.times.astype(np.float64)
+            return semidefinite.SemidefiniteProgram(self.margins, times, self.groups, self.sizes, self.stack(solver))
+        return self.generation(solver, self.condition(solver))
+
     def generation(self, solver: LPDesign, condition: Dominance | None) -> ColumnGeneration:
-        """Return a program without penalties."""
+        """Return a linear program without penalties."""
         times, diagonal = self.times.astype(np.float64), self.traces(solver)
         return ColumnGeneration(self.margins, times, self.groups, self.sizes, condition, diagonal, seed=self.seed)
 
     def condition(self, solver: LPDesign) -> Dominance | None:
-        """Return the condition of the solver's cone (of the first program, for change-of-basis)."""
+        """Return the condition of the solver's linear program (of the first, for change-of-basis)."""
         if solver.cone == "nonneg":
             return None
         b = len(self.kernels) + int(solver.white)
@@ -297,14 +304,8 @@ class Design:
     def optimise(self, solver: LPDesign, step: Any) -> tuple[BestDesign, tuple[str, ...]]:
         """Solve for the penalties of the solver; return the best design and notes."""
         penalties = self.penalties(solver)
-        if solver.cone == "sdp":
-            times, (gamma1, costs) = self.times.astype(np.float64), penalties
-            best = semidefinite.solve(
-                self.margins, times, self.groups, self.sizes, self.stack(solver), gamma1, costs, solver.tol
-            )
-            return best, ()
         limits = {"tol": solver.tol, "max_iter": solver.max_iter, "step": step}
-        best = self.generation(solver, self.condition(solver)).solve(*penalties, **limits)
+        best = self.program(solver).solve(*penalties, **limits)
         if solver.cone != "change-of-basis":
             return best, ()
         stack = self.stack(solver)

@@ -120,7 +120,7 @@ def _scores(
     design = Design.of(solver, problem)
     used, position = np.unique(held_out, return_inverse=True)
     D = margins(design.kernels, as_float64(take(problem.rows, used)), position.reshape(held_out.shape)) / design.sizes
-    program = design.generation(solver, design.condition(solver))
+    program = design.program(solver)
     scores = np.empty((len(sparsities), len(traces)))
     unfinished = 0
     for s, sparsity in enumerate(sparsities):

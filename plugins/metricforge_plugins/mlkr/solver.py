@@ -56,8 +56,8 @@ class MLKR(Solver):
         Σ_i (ŷ_i − y_i)².
 
     L-BFGS from the base metric, or a multiple of it where distances are so small or large that weights do not differ.
-    Beyond 4,000 rows, the sum may be over a part of the rows.  The problem is not convex: the certificate is the norm of
-    the gradient.
+    Beyond 4,000 rows, the sum may be over a part of the rows.  The problem is not convex: the certificate is the norm
+    of the gradient.
 
     Cost: O(q n r + n r m) time a step for q rows in the sum; memory 16 n m bytes and some blocks of 5 MB.
 
