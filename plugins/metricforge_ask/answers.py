@@ -90,10 +90,10 @@ class Log:
         log = cls(None if path is None else Path(path), header)
         if log.path is None:
             return log
+        if log.path.exists() and not log.path.is_file():
+            raise InputError(f"{str(path)!r} is a folder, a pipe or a device; give the name of a file")
         with _locked(log.path):
-            if not log.path.exists() or log.path.stat().st_size == 0:
-                _append(log.path, header.line(), create=True)
-            log.notes += _mend(log.path)
+            log.notes += _mend(log.path, header)
         found = log.refresh()
         assert found is not None
         log.notes += _compare(found, header, log.path)
@@ -103,11 +103,19 @@ class Log:
         """Read what has been appended since the last call; return the header when it is read."""
         if self.path is None:
             return None
-        if self.path.stat().st_size > MOST_BYTES:
-            raise InputError(f"{str(self.path)!r} is larger than {MOST_BYTES >> 20} MB; it is no file of answers")
-        with self.path.open("rb") as file:
-            file.seek(self._read)
-            content = file.read()
+        try:
+            with self.path.open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+                if size > MOST_BYTES:
+                    raise InputError(
+                        f"{str(self.path)!r} is larger than {MOST_BYTES >> 20} MB; it is no file of answers"
+                    )
+                file.seek(self._read)
+                content = file.read()
+        except OSError as error:
+            raise _unusable(self.path, error.strerror) from None
+        if size < self._read:
+            raise _unusable(self.path, "lines that were in it are gone")
         whole, newline, _ = content.rpartition(b"\n")
         if not newline:
             return None
@@ -129,7 +137,7 @@ class Log:
         with _locked(self.path):
             self.refresh()
             number = len(self.entries) + 1
-            _append(self.path, entry | {"n": number})
+            _append(self.path, self._read, entry | {"n": number})
         self.refresh()
         return number
 
@@ -225,7 +233,7 @@ def _answer(entry: Mapping[str, Any], n: int) -> Answer:
         rows=tuple(rows),
         answer=answer,
         why=str(entry.get("why", "")),
-        p=float(p) if isinstance(p, int | float) else 0.5,
+        p=float(p) if isinstance(p, int | float) and 0 <= p <= 1 else 0.5,
         opens=entry.get("opens") is True,
         joins=entry.get("joins") is True,
     )
@@ -246,32 +254,49 @@ def _compare(found: Header, given: Header, path: Path) -> list[str]:
 # ------------------------------------------------------------------------------------------------------------- writing
 
 
-def _append(path: Path, entry: Mapping[str, Any], *, create: bool = False) -> None:
-    """Append a line in one write, and wait until it is on disk."""
-    flags = os.O_WRONLY | os.O_APPEND | (os.O_CREAT if create else 0)
-    line = (json.dumps(entry, ensure_ascii=False, separators=(",", ":")) + "\n").encode("utf-8", "surrogatepass")
-    handle = os.open(path, flags, 0o600)
+def _line(entry: Mapping[str, Any]) -> bytes:
+    return (json.dumps(entry, ensure_ascii=False, separators=(",", ":")) + "\n").encode("utf-8", "surrogatepass")
+
+
+def _append(path: Path, end: int, entry: Mapping[str, Any], *, create: bool = False) -> None:
+    """Append a line after the last complete one, which ends at byte ``end``, and wait until it is on disk.
+
+    The caller holds the lock: whatever follows that byte was cut off by a crash or a full disk, and is dropped.
+    """
+    line = _line(entry)
     try:
-        if os.write(handle, line) != len(line):
-            raise InputError(f"{str(path)!r} could not be written whole: the disk is full; free some room")
-        os.fsync(handle)
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | (os.O_CREAT if create else 0), 0o600)
+        try:
+            os.ftruncate(handle, end)
+            written = os.write(handle, line)
+            os.fsync(handle)
+        finally:
+            os.close(handle)
     except OSError as error:
-        raise InputError(f"{str(path)!r} cannot be written: {error.strerror}") from None
-    finally:
-        os.close(handle)
+        raise _unusable(path, error.strerror) from None
+    if written != len(line):
+        raise InputError(f"{str(path)!r} could not be written whole: the disk is full; free some room")
 
 
-def _mend(path: Path) -> list[str]:
-    """Drop a last line that was cut off by a crash; returns a note about it."""
-    content = path.read_bytes() if path.stat().st_size <= MOST_BYTES else b"\n"
-    whole, _, torn = content.rpartition(b"\n")
+def _mend(path: Path, header: Header) -> list[str]:
+    """Begin a file of answers, or drop a last line that was cut off by a crash; returns a note about it."""
+    content = b""
+    if path.exists():
+        content = path.read_bytes() if path.stat().st_size <= MOST_BYTES else b"\n"
+    whole, newline, torn = content.rpartition(b"\n")
+    if not newline and _line(header.line()).startswith(torn):  # empty, or cut off when it was begun
+        _append(path, 0, header.line(), create=True)
+        return []
+    if not newline:
+        raise InputError(f"{str(path)!r} holds no complete line; it is no file of answers")
     if not torn:
         return []
-    if not whole:
-        raise InputError(f"{str(path)!r} holds no complete line; it is no file of answers")
-    with path.open("r+b") as file:
-        file.truncate(len(whole) + 1)
+    os.truncate(path, len(whole) + 1)
     return [f"the last line of {path.name} was not complete and was dropped"]
+
+
+def _unusable(path: Path, why: str | None) -> InputError:
+    return InputError(f"{str(path)!r} cannot be used ({why}); put it back from a copy, or start metricforge ask again")
 
 
 @contextmanager

@@ -75,6 +75,8 @@ class Placement:
     skipped : dict of row to number of skips
     contradictions : list of pairs
         Pairs that were answered both ways as often.
+    left : dict of pair to (row, group)
+        The rows that contradictions took out of their groups.
     """
 
     group: dict[int, int] = field(default_factory=dict)
@@ -89,6 +91,7 @@ class Placement:
     skips_in_a_row: int = 0
     contradictions: list[tuple[int, int]] = field(default_factory=list)
     votes: dict[tuple[int, int], Counter[bool]] = field(default_factory=lambda: defaultdict(Counter))
+    left: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, answers: Sequence[Answer], row_of: dict[str, int]) -> Placement:
@@ -115,7 +118,7 @@ class Placement:
             return
         self.skips_in_a_row = 0
         for other, alike in verdicts(answer, others):
-            self.votes[ordered(row, other)][alike] += 1
+            self._vote(ordered(row, other), alike)
             if answer.held_out:
                 self.held_out.append((row, other, alike, answer.p))
             else:
@@ -134,20 +137,39 @@ class Placement:
         else:
             self._after_pair(answer, place, others[0])
 
+    def _vote(self, pair: tuple[int, int], alike: bool) -> None:
+        """Count an answer about a pair: a tie takes the row that came later out of the group, a majority puts it back.
+
+        The row is then asked about again, so this cannot wait for the last answer.
+        """
+        votes = self.votes[pair]
+        votes[alike] += 1
+        i, j = (self.group.get(row) for row in pair)
+        if votes[True] == votes[False] and i is not None and i == j:
+            row = max(pair, key=self.members[i].index)
+            self.members[i].remove(row)
+            del self.group[row]
+            self.left[pair] = row, i
+        elif votes[True] > votes[False] and pair in self.left:
+            row, before = self.left.pop(pair)
+            if row not in self.group:
+                self.group[row] = before
+                self.members[before].append(row)
+
     def _after_lineup(self, answer: Answer, place: Placing, others: list[int]) -> None:
-        chosen = answer.answer if isinstance(answer.answer, int) else 0
-        first = not place.no
-        if chosen:
-            self._join(answer.by, place, self.group[others[chosen - 1]], right=first and chosen == 1)
+        found = [self.group.get(other) for other in others]  # None: the answer that grouped the row was taken back
+        if isinstance(answer.answer, int):
+            chosen = found[answer.answer - 1]
+            if chosen is not None:
+                self._join(answer.by, place, chosen, right=not place.no and answer.answer == 1)
             return
-        for other in others:
-            place.no[self.group[other]] += 1
+        place.no.update(g for g in found if g is not None)
         if answer.opens:
             self._new(answer.by, place)
 
     def _after_pair(self, answer: Answer, place: Placing, other: int) -> None:
         found = self.group.get(other)
-        if found is None:  # the member left its group, because of a contradiction
+        if found is None:  # the member left its group by a contradiction, or the answer that grouped it was taken back
             return
         first = not place.no and not place.yes
         if answer.why == "check":
@@ -180,7 +202,7 @@ class Placement:
         self.members.append([row])
 
     def _settle(self) -> None:
-        """Take rows out of their groups where the same pair was answered both ways as often."""
+        """Keep what most answers about a pair say; it is a contradiction if both ways were answered as often."""
         for (i, j), votes in self.votes.items():
             if len(votes) < 2:
                 continue
@@ -190,8 +212,6 @@ class Placement:
             self.dissimilar = [p for p in self.dissimilar if p != (i, j) or kept is False]
             if kept is None:
                 self.contradictions.append((i, j))
-                if i in self.group and j in self.group and self.group[i] == self.group[j]:
-                    self.members[self.group.pop(i)].remove(i)
 
     # -- what is known --------------------------------------------------------------------------------------------
 

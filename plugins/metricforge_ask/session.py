@@ -121,6 +121,7 @@ class Session:
         self._order = np.random.default_rng(self.seed).permutation(self.n)
         self._shown_at = time.monotonic()
         self._fits: dict[tuple[int, int], Any] = {}
+        self._loaded = -1
         self._load()
 
     # -- questions and answers -----------------------------------------------------------------------------------
@@ -272,9 +273,11 @@ class Session:
     # -- state -----------------------------------------------------------------------------------------------------
 
     def _load(self) -> None:
-        """Bring answers and groups up to date with the file."""
-        self._answers = self._log.answers()
-        self._state = Placement.of(self._answers, self._row_of)
+        """Bring answers and groups up to date with the lines of the file, which only grows."""
+        if len(self._log.entries) != self._loaded:
+            self._answers = self._log.answers()
+            self._state = Placement.of(self._answers, self._row_of)
+            self._loaded = len(self._log.entries)
 
     def _candidates(self) -> Array:
         """Return at most `POOL` rows that are in no group, in a fixed random order."""

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from metricforge_ask.answers import read_answers
 from metricforge_ask.constraint import Answers
-from metricforge_cases.asking import X, Y, drive
+from metricforge_ask.questions import Question
+from metricforge_cases.asking import X, Y, drive, reply
 
 import metricforge as mf
 from metricforge.errors import InputError
@@ -57,6 +58,62 @@ def test_a_torn_last_line_is_dropped_with_a_note(tmp_path):
     assert mf.ask.Session(X, path).progress().answers == 6
 
 
+def test_a_file_that_was_cut_anywhere_is_continued(tmp_path):
+    path = tmp_path / "a.jsonl"
+    drive(mf.ask.Session(X, path), 3)
+    whole = path.read_bytes()
+    for size in range(len(whole)):
+        path.write_bytes(whole[:size])
+        session = mf.ask.Session(X, path)
+        left = max(0, whole[:size].count(b"\n") - 1)
+        assert session.progress().answers == left
+        drive(session, 1)
+        assert len(read_answers(path)[1]) == left + 1
+
+
+@pytest.mark.parametrize("sent", [0, 1, 40])
+def test_a_line_that_was_written_in_part_is_not_joined_to_the_next(tmp_path, monkeypatch, sent):
+    path = tmp_path / "a.jsonl"
+    session = drive(mf.ask.Session(X, path), 2)
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda handle, data: write(handle, data[:sent]))
+    with pytest.raises(InputError, match="the disk is full"):
+        drive(session, 1)
+    monkeypatch.undo()
+    drive(session, 2)
+    assert mf.ask.Session(X, path).progress().answers == 4
+
+
+def test_a_line_that_another_process_left_incomplete_is_not_joined_to_the_next(tmp_path):
+    path = tmp_path / "a.jsonl"
+    session = drive(mf.ask.Session(X, path), 2)
+    with path.open("ab") as file:
+        file.write(b'{"t":17,"by":"tom","kind":"pa')
+    drive(session, 2)
+    assert mf.ask.Session(X, path).progress().answers == 4
+
+
+@pytest.mark.parametrize("change", ["removed", "emptied", "a folder"])
+def test_a_file_that_goes_away_while_it_is_open_is_an_input_error(tmp_path, change):
+    path = tmp_path / "a.jsonl"
+    session = drive(mf.ask.Session(X, path), 3)
+    path.unlink()
+    if change == "emptied":
+        path.touch()
+    elif change == "a folder":
+        path.mkdir()
+    for call in (session.progress, session.next, lambda: session.answer(Question("pair", (0, 1), "explore"), "alike")):
+        with pytest.raises(InputError, match=r"a\.jsonl' .*start metricforge ask again"):
+            call()
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_path_that_is_no_file_is_refused(tmp_path, make):
+    make(tmp_path / "a.jsonl")
+    with pytest.raises(InputError, match=r"a\.jsonl"):
+        mf.ask.Session(X, tmp_path / "a.jsonl")
+
+
 KILLED = """
 import os, signal, sys
 import numpy as np
@@ -70,7 +127,7 @@ for k in range(6):
     session.answer(session.next(), "unlike")
     print(k, flush=True)
 
-def half(path, entry, **_):
+def half(path, *_, **__):
     with open(path, "ab") as file:
         file.write(b'{"t":17,"by":"","kind":"pa')
         file.flush()
@@ -105,6 +162,41 @@ def test_two_people_share_a_file(tmp_path):
     placed = groups >= 0
     assert placed.sum() > 15
     assert all(len(set(Y[groups == g])) == 1 for g in set(groups[placed]))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_shared_file_opens_whatever_answers_are_taken_back(tmp_path, seed):
+    path, rng = tmp_path / "a.jsonl", np.random.default_rng(seed)
+    people = [mf.ask.Session(X, path, by=name, lineup=True, seed=seed) for name in ("eva", "tom")]
+    for _ in range(30):
+        session = people[int(rng.integers(2))]
+        question = session.next()
+        if rng.random() < 0.3:
+            session.answer(question, "skip" if question.kind == "pair" else int(rng.integers(1, len(question.rows))))
+        else:
+            reply(session, question)
+        if rng.random() < 0.2:
+            session.undo()
+    header, *lines = path.read_bytes().splitlines(keepends=True)
+    for _ in range(8):
+        path.write_bytes(header + b"".join(line for line in lines if rng.random() < 0.7))
+        again = mf.ask.Session(X, path, by="eva", lineup=True, seed=seed)
+        reply(again, again.next())
+        assert again.progress().placed == (again.groups() >= 0).sum()
+
+
+def test_a_page_that_is_out_of_date_cannot_spoil_the_file(tmp_path):
+    path = tmp_path / "a.jsonl"
+    session, stale = (mf.ask.Session(X, path, lineup=True, held_out=0) for _ in range(2))
+    while (question := stale.next()).kind == "pair":
+        reply(session, question)
+    while session.progress().answers > 1:
+        session.undo()
+    stale.answer(question, "none")  # of rows that are in no group any more
+    again = mf.ask.Session(X, path, lineup=True, held_out=0)
+    assert again.progress().answers == 2
+    drive(again, 30)
+    assert again.progress().placed > 10
 
 
 def test_people_who_disagree(tmp_path):
@@ -183,6 +275,15 @@ def test_an_answer_of_a_file_is_one_that_could_be_given(tmp_path, kind, rows, an
         read_answers(path)
 
 
+@pytest.mark.parametrize("p", [pytest.param(10**400, id="10**400"), -1, 2, float("inf"), True, "x"])
+def test_a_probability_of_a_file_may_be_anything(tmp_path, p):
+    path = tmp_path / "a.jsonl"
+    answer = {"kind": "pair", "rows": ["1", "2"], "answer": "alike", "p": p}
+    path.write_bytes(HEADER + json.dumps(answer).encode() + b"\n")
+    (found,) = read_answers(path)[1]
+    assert 0 <= found.p <= 1
+
+
 def test_learning_from_files_of_answers(tmp_path):
     one, two = tmp_path / "1.jsonl", tmp_path / "2.jsonl"
     drive(mf.ask.Session(X, one, by="eva"), 20)
@@ -227,5 +328,5 @@ def test_a_full_disk_is_said(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "write", full)
-    with pytest.raises(InputError, match="cannot be written: No space left"):
+    with pytest.raises(InputError, match="No space left"):
         drive(session, 1)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from metricforge_ask import scores
+from metricforge_ask.answers import Answer
 from metricforge_ask.groups import Nearness, Placement, View
 from metricforge_ask.scores import wilson
+from metricforge_ask.server import Desk, cards_of
 from metricforge_ask.triplets import learn_factor
 from metricforge_cases.asking import X, Y, drive, reply
 from scipy import sparse
@@ -78,6 +81,63 @@ def test_a_wrong_answer_is_confined_to_its_row():
     majority = {g: np.bincount(Y[groups == g]).argmax() for g in set(groups[placed].tolist())}
     wrong = np.mean([majority[g] != c for g, c in zip(groups[placed].tolist(), Y[placed].tolist(), strict=True)])
     assert wrong < 0.15
+
+
+def pair(row, other, answer, by="eva", why="consolidate"):
+    return Answer(1, by, "pair", (str(row), str(other)), answer, why, joins=True)
+
+
+def placed(*answers):
+    state = Placement.of(answers, {str(row): row for row in range(10)})
+    assert all(state.group[row] == g for g, members in enumerate(state.members) for row in members)
+    return state
+
+
+CONTRADICTED = [pair(3, 5, "alike"), pair(4, 5, "alike"), pair(3, 5, "unlike", "tom", "overlap")]
+
+
+def test_a_row_with_a_contradiction_leaves_its_group_and_is_placed_again():
+    state = placed(*CONTRADICTED)
+    assert state.members == [[5, 4]]
+    assert state.contradictions == [(3, 5)]
+    assert placed(*CONTRADICTED, pair(3, 4, "alike")).members == [[5, 4, 3]]
+    opens = replace(pair(3, 4, "unlike"), opens=True)
+    assert placed(*CONTRADICTED, opens).members == [[5, 4], [3]]
+
+
+def test_the_first_row_of_a_group_stays_in_it_whatever_its_number():
+    found = placed(pair(5, 3, "alike"), pair(4, 3, "alike"), pair(3, 5, "unlike", "tom", "overlap"))
+    assert found.members == [[3, 4]]
+
+
+def test_a_majority_ends_a_contradiction():
+    again = [pair(3, 5, "alike", "ann", "overlap")]
+    assert placed(*CONTRADICTED, *again).members == [[5, 4, 3]]
+    assert placed(*CONTRADICTED, *again).contradictions == []
+    assert placed(*CONTRADICTED, pair(3, 5, "unlike", "ann", "overlap")).members == [[5, 4]]
+    elsewhere = replace(pair(3, 4, "unlike"), opens=True)
+    assert placed(*CONTRADICTED, elsewhere, *again).members == [[5, 4], [3]]
+
+
+def test_rows_with_contradictions_are_asked_about_until_all_are_placed(tmp_path):
+    eva, tom = (mf.ask.Session(X[:12], tmp_path / "a.jsonl", by=name, held_out=0) for name in ("eva", "tom"))
+    drive(eva, 12)
+    for i, j in eva.hints().similar[:2].tolist():
+        for _ in range(2):  # so that answers to both are there
+            tom.answer(mf.ask.Question("pair", (i, j), "overlap"), "unlike")
+            eva.answer(mf.ask.Question("pair", (i, j), "overlap"), "alike")
+    drive(eva, 200)
+    assert (eva.groups() >= 0).all()
+
+
+def test_an_answer_replays_the_file_once(tmp_path, monkeypatch):
+    desk = Desk(session := mf.ask.Session(X, tmp_path / "a.jsonl"), cards_of(session))
+    drive(session, 6)
+    replayed = []
+    monkeypatch.setattr(Placement, "_settle", lambda state, settle=Placement._settle: replayed.append(settle(state)))
+    for _ in range(3):  # fewer than let the metric of the loop be learned again
+        desk.answer(desk.state()["question"]["id"], "skip")
+    assert len(replayed) <= 3
 
 
 def test_skips_give_no_information_and_the_pair_is_not_repeated():
