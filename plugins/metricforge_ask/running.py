@@ -36,7 +36,7 @@ def run(args: Namespace) -> None:
         write_line(f"note: {note}")
     write_line(f"open {server.url}")
     try:
-        server.run(None if args.no_browser else lambda: _open(server.url))
+        server.run(None if args.no_browser else server.show)
     except KeyboardInterrupt:
         write_line("")
     _print(args, session, command)
@@ -120,9 +120,3 @@ def _print(args: Namespace, session: Session, command: str) -> None:
     for pair in session.contradictions():
         write_line(f"answered both ways: {' and '.join(pair)}")
     write_line(f"next: {command}")
-
-
-def _open(url: str) -> None:
-    import webbrowser
-
-    webbrowser.open(url)

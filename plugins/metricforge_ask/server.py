@@ -1,7 +1,8 @@
 """A local page for a session, served by tornado to this machine only.
 
 The address has a token in its fragment, which browsers do not send; the page passes it on in a header.  Requests with
-another host, another origin or without the token are refused.
+another host, another origin or without the token are refused.  The browser is started with the name of a private file
+that leads to the address, because every user of a machine can read command lines.
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ import asyncio
 import hmac
 import json
 import logging
+import os
 import secrets
+import tempfile
 import webbrowser
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -48,6 +52,8 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+DOOR = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={url}"><a href="{url}">Open</a>'
+"""The page in the file that leads to the address."""
 PAGES = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/ask.js": ("ask.js", "text/javascript; charset=utf-8"),
@@ -195,6 +201,7 @@ class _Api(_Handler):
         given = self.request.headers.get("Authorization", "")
         if not hmac.compare_digest(given.encode(), f"Bearer {self.server.token}".encode()):
             raise HTTPError(403)
+        self.server.opened()
         if self.request.method == "POST":
             if self.request.headers.get("Origin") not in self.server.origins:
                 raise HTTPError(403)
@@ -265,9 +272,6 @@ class _Image(_Api):
 
 
 def _csv(session: Session, what: str) -> dict[str, Any]:
-    import tempfile
-    from pathlib import Path
-
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{what}.csv"
         session.export(path, what)
@@ -306,6 +310,7 @@ class Server:
         self.url = f"http://{host}:{self.port}/#{self.token}"
         self._stopped: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._door: Path | None = None
 
     def application(self) -> Application:
         """Return the tornado application."""
@@ -330,11 +335,12 @@ class Server:
             body_timeout=IDLE,
         )
         http.add_sockets(self._sockets)
-        if ready is not None:
-            ready()
         try:
+            if ready is not None:
+                ready()
             await self._stopped.wait()
         finally:
+            self.opened()
             http.stop()
             await http.close_all_connections()
 
@@ -342,6 +348,21 @@ class Server:
         """Serve in this thread until `stop` is called or the program is interrupted."""
         logging.getLogger("tornado.general").setLevel(logging.ERROR)  # malformed requests are not the user's concern
         asyncio.run(self.serve(ready))
+
+    def show(self) -> None:
+        """Open the page in the default browser."""
+        # beside the answers, because browsers that are confined cannot read the folder for temporary files
+        handle, name = tempfile.mkstemp(".html", "metricforge-ask-", self.desk.session.folder)  # for this user only
+        self._door = Path(name).absolute()
+        with os.fdopen(handle, "w") as file:
+            file.write(DOOR.format(url=self.url))
+        webbrowser.open(self._door.as_uri())
+
+    def opened(self) -> None:
+        """Remove the file that leads to the page, which was opened."""
+        if self._door is not None:
+            self._door.unlink(missing_ok=True)
+            self._door = None
 
     def stop(self) -> None:
         """End `run`; may be called from another thread."""
@@ -393,12 +414,8 @@ def serve(
     )
     log.info("asking at %s", server.url)
 
-    def opened() -> None:
-        if browser:
-            webbrowser.open(server.url)
-
     with suppress(KeyboardInterrupt):
-        server.run(opened)
+        server.run(server.show if browser else None)
 
 
 def cards_of(session: Session) -> Cards:

@@ -124,6 +124,11 @@ class Session:
         self._loaded = -1
         self._load()
 
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the file of answers; None without a file."""
+        return None if self._log.path is None else self._log.path.parent
+
     # -- questions and answers -----------------------------------------------------------------------------------
 
     def next(self) -> Question | None:

@@ -5,6 +5,10 @@ from __future__ import annotations
 import http.client
 import json
 import time
+import webbrowser
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 import pytest
 from metricforge_ask.server import MOST_BODY, Desk, Server, cards_of
@@ -165,6 +169,22 @@ def test_other_addresses_are_refused():
     desk = Desk(mf.ask.Session(X), cards_of(mf.ask.Session(X)))
     with pytest.raises(InputError, match="would offer the page to other machines"):
         Server(desk, host="0.0.0.0")
+
+
+def test_the_browser_is_started_without_the_token(tmp_path, monkeypatch):
+    shown = []
+    monkeypatch.setattr(webbrowser, "open", shown.append)
+    with serving(mf.ask.Session(X, tmp_path / "a.jsonl"), show=True) as server:
+        (address,) = shown
+        assert server.token not in address
+        door = Path(url2pathname(urlsplit(address).path))
+        assert door.stat().st_mode & 0o777 == 0o600
+        assert server.url in door.read_text()
+        state(server)
+        assert not door.exists()  # used once
+    with serving(mf.ask.Session(X, tmp_path / "a.jsonl"), show=True):
+        assert Path(url2pathname(urlsplit(shown[1]).path)).exists()
+    assert not Path(url2pathname(urlsplit(shown[1]).path)).exists()
 
 
 def test_cards_show_what_differs_first():

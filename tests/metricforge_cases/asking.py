@@ -37,12 +37,18 @@ def drive(session, count, y=Y):
 
 
 @contextmanager
-def serving(session=None, cards=None):
-    """A server of a session in another thread."""
+def serving(session=None, cards=None, *, show=False):
+    """A server of a session in another thread, whose page may be opened in the default browser."""
     session = session or mf.ask.Session(X)
     server = Server(Desk(session, cards or cards_of(session), title="<b>t</b>"))
     ready = threading.Event()
-    thread = threading.Thread(target=server.run, args=(ready.set,))
+
+    def begin():
+        if show:
+            server.show()
+        ready.set()
+
+    thread = threading.Thread(target=server.run, args=(begin,))
     thread.start()
     try:
         assert ready.wait(20)
