@@ -25,7 +25,7 @@ from .conversions import (
     triplets_to_quadruplets,
 )
 from .distances import Distances
-from .indices import components_of
+from .indices import by_first_row, components_of
 from .interface import Constraint, Lines, Links
 from .labels import Labels
 from .pairs import Pairs
@@ -48,6 +48,7 @@ __all__ = [
     "Targets",
     "Triplets",
     "as_indices",
+    "by_first_row",
     "check_n",
     "chunklets_to_pairs",
     "components_of",

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..checks import generator, plural, wrong
 from .distances import Distances
 from .drawing import MOST_PAIRS, PER_ROW, draw_components, sample_pairs
-from .indices import all_pairs, components_of, deal, draw_groups, groups_of, members_of, stack_pairs
+from .indices import all_pairs, by_first_row, components_of, deal, draw_groups, groups_of, members_of, stack_pairs
 from .interface import Constraint, Links
 from .labels import Labels, few_groups
 from .scoring import Satisfied, pair_auc, satisfied_pairs
@@ -139,10 +139,11 @@ class Chunklets(Constraint):
 
     def folds(self, k: int = 3, seed: int = 0) -> Iterator[tuple[Array, Constraint]]:
         """Split the groups of two or more rows: a held-out group has no row among the training rows."""
-        size = np.bincount(self.codes[self.codes >= 0], minlength=self.size)
+        codes = by_first_row(self.codes)
+        size = np.bincount(codes[codes >= 0], minlength=self.size)
         groups = np.flatnonzero(size > 1)
         parts = deal(groups, k, seed, by=size[groups], what="group")
-        return self._row_folds([np.flatnonzero(np.isin(self.codes, part)) for part in parts])
+        return self._row_folds([np.flatnonzero(np.isin(codes, part)) for part in parts])
 
     def _touching(self, rows: Array) -> Constraint:
         return Chunklets(np.where(rows, self.codes, -1), dropped=self.dropped)

@@ -1,6 +1,7 @@
 """Random relations from class numbers.
 
-``codes`` is an (n,) array of class numbers ``0 .. c - 1``, -1 where a row has no class.
+``codes`` is an (n,) array of class numbers ``0 .. c - 1``, -1 where a row has no class.  What is drawn does not depend on
+which class has which number.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..checks import generator, shown
 from ..errors import InputError
-from .indices import all_pairs, cross_pairs, pair_keys, stack_pairs
+from .indices import all_pairs, by_first_row, cross_pairs, pair_keys, stack_pairs
 
 Array = NDArray[Any]
 
@@ -32,6 +33,7 @@ class ClassIndex:
     """Labelled rows grouped by class, so that a random partner costs O(1)."""
 
     def __init__(self, codes: Array) -> None:
+        codes = by_first_row(codes)
         order = np.argsort(codes, kind="stable")
         self.codes = codes
         self.rows = order[codes[order] >= 0]  # labelled rows, class by class
@@ -79,7 +81,7 @@ def sample_pairs(codes: Array, same: bool, limit: int, rng: np.random.Generator,
         every = index.all_same() if same else index.all_different()
         return every if total <= limit else every[np.sort(rng.choice(total, size=limit, replace=False))]
     # A row starts a pair in proportion to its number of partners, so pairs are uniform.
-    weight = (counts - 1 if same else counts.sum() - counts)[codes[index.rows]].astype(float)
+    weight = (counts - 1 if same else counts.sum() - counts)[index.codes[index.rows]].astype(float)
     cumulative = np.cumsum(weight)
     found = np.empty((0, 2), dtype=np.int64)
     for _ in range(ROUNDS):
@@ -109,7 +111,7 @@ def draw_components(codes: Array, components: float, seed: int, *, dissimilar: b
     index = ClassIndex(codes)
     n = len(codes)
     target = max(round(components * n), len(index.counts) + n - len(index.rows))
-    pairable = index.rows[index.counts[codes[index.rows]] > 1]
+    pairable = index.rows[index.counts[index.codes[index.rows]] > 1]
     parent = np.arange(n)
     left, seen, similar = n, set(), []
 

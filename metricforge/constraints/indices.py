@@ -32,6 +32,21 @@ def groups_of(pairs: Array, n: int) -> Array:
     return np.where(touched, components_of(pairs, n), -1)
 
 
+def by_first_row(codes: Array) -> Array:
+    """Return class numbers in the order in which classes occur first, -1 where there is none.
+
+    What is drawn from them depends on the partition of the rows only, not on the names of the classes.
+    """
+    rows = np.flatnonzero(codes >= 0)[::-1]
+    first = np.full(int(codes.max(initial=-1)) + 1, len(codes))
+    first[codes[rows]] = rows  # of several rows the last one stands, which is the first of the class
+    number = np.empty(len(first), dtype=np.int64)
+    number[np.argsort(first, kind="stable")] = np.arange(len(first))
+    if (number == np.arange(len(number))).all():
+        return codes
+    return np.where(codes >= 0, number[np.maximum(codes, 0)], -1)
+
+
 def members_of(codes: Array) -> list[Array]:
     """Return the rows of each code ``0 .. codes.max()``; rows with code -1 belong to none."""
     order = np.argsort(codes, kind="stable")
@@ -104,6 +119,7 @@ def draw_groups(codes: Array, most: int, seed: int) -> Array:
     ``codes`` has the number of each row's group, -1 for none.  Rows of large groups are drawn one by one, small groups
     as a whole: single rows of many small groups would have no partner.
     """
+    codes = by_first_row(codes)
     rows = np.flatnonzero(codes >= 0)
     sizes = np.bincount(codes[rows])
     if SMALL * len(rows) > most * np.count_nonzero(sizes):

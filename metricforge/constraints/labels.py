@@ -13,7 +13,7 @@ from ..checks import plural
 from ..errors import InputError
 from .distances import MOST_RELATIONS, Distances
 from .drawing import draw_components, sample_pairs
-from .indices import deal, draw_groups
+from .indices import by_first_row, deal, draw_groups
 from .interface import Constraint
 from .scoring import Satisfied, row_auc, satisfied_pairs
 from .validation import as_column, encode, freeze, is_missing, row_values
@@ -164,7 +164,7 @@ class Labels(Constraint):
     def folds(self, k: int = 3, seed: int = 0) -> Iterator[tuple[Array, Constraint]]:
         """Split the labelled rows, every class evenly; a held-out row is scored by its nearest training rows."""
         labelled = np.flatnonzero(self.codes >= 0)
-        return self._row_folds(deal(labelled, k, seed, by=self.codes[labelled]))
+        return self._row_folds(deal(labelled, k, seed, by=by_first_row(self.codes)[labelled]))
 
     def _touching(self, rows: Array) -> Constraint:
         return HeldOutLabels(self.y, unlabelled=self.unlabelled, dropped=self.dropped, held_out=rows)

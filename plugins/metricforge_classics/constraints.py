@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
+from metricforge.constraints import by_first_row
 from metricforge.constraints.drawing import sample_pairs
 from metricforge.errors import InputError
 from metricforge.neighbors import nearest_by_class
@@ -55,8 +56,9 @@ class Constraints:
         """Return an (n,) array of chunk numbers, −1 for rows in no chunk; a chunk has rows of one class."""
         rng = check_random_state(random_state)
         pieces = []
+        codes = by_first_row(self._codes)
         for c in range(len(self._classes)):
-            rows = rng.permutation(np.flatnonzero(self._codes == c))
+            rows = rng.permutation(np.flatnonzero(codes == c))
             pieces += [rows[k : k + chunk_size] for k in range(0, len(rows) - chunk_size + 1, chunk_size)]
         if len(pieces) < n_chunks:
             raise InputError(

@@ -11,7 +11,7 @@ import numpy as np
 
 from metricforge import rows as _rows
 from metricforge.checks import number_or, one_of, whole_number_or
-from metricforge.constraints import Constraint, Labels
+from metricforge.constraints import Constraint, Labels, by_first_row
 from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import RBF, Kernel, Mixture, Standardized
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
@@ -165,7 +165,7 @@ class KCR(Solver):
         assert isinstance(problem.constraint, Labels)
         sample = self._sample(problem.constraint, problem.seed)
         tol = TOL if isinstance(self.tol, str) else float(self.tol)
-        codes = problem.constraint.codes[sample.rows]
+        codes = by_first_row(problem.constraint.codes)[sample.rows]
 
         maps = self._maps(problem)
 
