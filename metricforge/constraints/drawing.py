@@ -1,7 +1,7 @@
 """Random relations from class numbers.
 
-``codes`` is an (n,) array of class numbers ``0 .. c - 1``, -1 where a row has no class.  What is drawn does not depend on
-which class has which number.
+``codes`` is an (n,) array of class numbers ``0 .. c - 1``, -1 where a row has no class.  What is drawn does not depend
+on which class has which number.
 """
 
 from __future__ import annotations
