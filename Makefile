@@ -16,7 +16,7 @@ demo: ## learn metrics on small data and show what they changed; sets up only wh
 	@$(BIN)/python -m metricforge demo
 
 quick: setup ## a part of the tests, in less than a minute
-	$(BIN)/python -m pytest --quick -n 2 --dist loadgroup -q
+	$(BIN)/python -m pytest --quick -n 2 --dist loadgroup -q tests
 
 test: lint type ## all checks: ruff, mypy, pytest
 	$(BIN)/python -m pytest -n 2 --dist loadgroup

@@ -34,7 +34,6 @@ SLOW = (
     "methods",
     "neighbors/test_exhaustive.py",
     "neighbors/test_nndescent.py",
-    "papers",
     "rows/test_cluster.py",
     "rows/test_dask.py",
     "shell/test_apply.py",

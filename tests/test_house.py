@@ -154,8 +154,6 @@ def named(parts):
 
 CORE_FILES = sorted(CORE.rglob("*.py"))
 PLUGIN_FILES = sorted(PLUGINS.rglob("*.py"))
-PAPERS = ROOT / "plugins" / "metricforge_papers"
-PAPER_FILES = sorted(PAPERS.rglob("*.py"))
 
 
 @pytest.mark.parametrize("path", CORE_FILES, ids=place)
@@ -178,7 +176,7 @@ def test_files_import_one_another_without_cycles():
 
 @pytest.mark.parametrize("path", CORE_FILES, ids=place)
 def test_the_core_imports_no_plugin(path):
-    assert not any(module.startswith(("metricforge_plugins", "metricforge_papers")) for module, _ in imports(path))
+    assert not any(module.startswith("metricforge_plugins") for module, _ in imports(path))
 
 
 def names_in(node):
@@ -240,7 +238,7 @@ def test_a_plugin_imports_numeric_files_and_the_hook_only(path):
             assert parts[1] == own, f"{path} imports another plugin"
 
 
-@pytest.mark.parametrize("path", [*CORE_FILES, *PAPER_FILES, *PLUGIN_FILES], ids=lambda p: f"{p.parent.name}.{p.stem}")
+@pytest.mark.parametrize("path", [*CORE_FILES, *PLUGIN_FILES], ids=lambda p: f"{p.parent.name}.{p.stem}")
 def test_heavy_dependencies_have_one_file_each_and_load_when_needed(path):
     name = place(path) if path.is_relative_to(CORE) else f"{path.parent.name}.{path.stem}"
     for module, at_top in imports(path):
@@ -337,7 +335,7 @@ def test_the_environment_has_the_entry_points_of_pyproject():
 
 
 def test_nothing_prints_and_nothing_is_called_utils():
-    for path in [*CORE_FILES, *PAPER_FILES, *PLUGIN_FILES]:
+    for path in [*CORE_FILES, *PLUGIN_FILES]:
         assert path.stem not in {"utils", "helpers", "base", "manager", "common", "misc"}
 
 

@@ -27,10 +27,12 @@ from contextvars import copy_context
 from typing import Any, NoReturn
 
 from .. import __version__
-from ..errors import InputError, PluginError
+from ..errors import InputError, PluginError, UnknownNameError
 from ..registry import Entry, progress, registry
 from .command import Command
 
+DISTRIBUTIONS = {"reproduce": "metricforge-papers"}
+"""Commands of the project that a distribution of its own has."""
 _NEGATIVE = re.compile(r"-[.0-9]")
 """The beginning of a negative number; no option begins so."""
 
@@ -78,7 +80,7 @@ def _run(words: list[str]) -> None:
     if typed is None:
         make_parser().parse_args(words)  # --help, --version, or no command
         return
-    entry = registry.entry("command", typed)
+    entry = _entry(typed)
     with _noted(entry):
         command = load(entry)
         args, unknown = make_parser(typed, command).parse_known_args(_joined(words))
@@ -87,6 +89,20 @@ def _run(words: list[str]) -> None:
         args.typed = shlex.join(["metricforge", *words])
         copy_context().run(command, args)  # what it holds in memory counts until it ends
         sys.stdout.flush()
+
+
+def _entry(typed: str) -> Entry:
+    """Return the entry of a command, or raise with the distribution that has it, or with the nearest name."""
+    try:
+        return registry.entry("command", typed)
+    except UnknownNameError:
+        if typed not in DISTRIBUTIONS:
+            raise
+        name = DISTRIBUTIONS[typed]
+        raise InputError(
+            f"{typed!r} is a command of {name}, which is not installed: "
+            f"pip install ./plugins/{name} in the folder of the project's source"
+        ) from None
 
 
 @contextmanager

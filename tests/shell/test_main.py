@@ -110,3 +110,9 @@ def test_the_parser_loads_nothing_heavy(words):
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stderr.splitlines()[-1].split())
     assert not {"numpy", "scipy", "sklearn", "dask", "matplotlib"} & loaded
+
+
+def test_a_command_of_another_distribution_says_how_to_install_it(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules["metricforge.shell.main"].DISTRIBUTIONS, "sing", "metricforge-songs")
+    assert run("sing") == 2
+    assert "'sing' is a command of metricforge-songs" in capsys.readouterr().err

@@ -12,13 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricforge import datasets
-from metricforge.constraints import Pairs
+from metricforge import Metric, Pairs, datasets, learn, plotting
 from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import Linear
-from metricforge.learning import learn
-from metricforge.metric import Metric
-from metricforge.pages import plotting
 from metricforge.tasks import constrained_kmeans
 
 from . import programs, ways

@@ -17,13 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricforge import datasets
-from metricforge.constraints import Triplets
+from metricforge import Metric, Triplets, datasets, learn, plotting
 from metricforge.errors import ConvergenceWarning, SolverError
 from metricforge.kernels import RBF, Kernel, Mixture, Polynomial
-from metricforge.learning import learn
-from metricforge.metric import Metric
-from metricforge.pages import plotting
 from metricforge.tasks import triplet_accuracy
 
 from .defaults import by_default

@@ -9,12 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricforge import datasets
-from metricforge.constraints import Chunklets
+from metricforge import Chunklets, Metric, datasets, learn, plotting
 from metricforge.kernels import RBF, Kernel, Linear, Spectrum
-from metricforge.learning import learn
-from metricforge.metric import Metric
-from metricforge.pages import plotting
 from metricforge.rows.pairs import median_of_pairs
 from metricforge.tasks import constrained_kmeans
 

@@ -33,7 +33,7 @@ import metricforge as mf
 from metricforge.errors import InputError, UnknownNameError
 from metricforge.shell import main as cli
 
-RESULTS = Path(__file__).parents[2] / "docs" / "results"
+RESULTS = Path(__file__).parents[3] / "docs" / "results"
 PAPERS = sorted({entry.paper for entry in ENTRIES})
 NEEDS_FILES = {("krca", "table2")}  # nothing stands in for the proteins
 

@@ -11,12 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricforge import datasets
-from metricforge.constraints import Constraint, Labels, Pairs
+from metricforge import Constraint, Labels, Metric, Pairs, datasets, learn
 from metricforge.errors import ConvergenceWarning
 from metricforge.kernels import RBF, Kernel, Linear, Standardized
-from metricforge.learning import learn
-from metricforge.metric import Metric
 from metricforge.tasks import alignment, constrained_kmeans
 
 from . import prepared, starts

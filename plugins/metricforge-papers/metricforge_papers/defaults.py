@@ -5,10 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from metricforge.constraints import Constraint
+from metricforge import Constraint, Metric, learn
 from metricforge.errors import ConvergenceWarning
-from metricforge.learning import learn
-from metricforge.metric import Metric
 
 
 def by_default(method: str, X: Any, hints: Constraint, seed: int) -> Metric:

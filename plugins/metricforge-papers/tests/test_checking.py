@@ -13,7 +13,7 @@ from metricforge_papers.result import Result
 
 from metricforge.shell import main as cli
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from metricforge import plotting
 from metricforge.kernels import Kernel
-from metricforge.pages import plotting
 from metricforge.tasks import alignment
 
 from .experiment import Run

@@ -16,7 +16,7 @@ from sklearn.metrics import rand_score
 
 import metricforge as mf
 
-RESULTS = Path(__file__).parents[2] / "docs" / "results"
+RESULTS = Path(__file__).parents[3] / "docs" / "results"
 
 
 @pytest.mark.parametrize(

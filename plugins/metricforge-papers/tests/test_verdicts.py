@@ -215,7 +215,7 @@ def test_margins():
 
 # ------------------------------------------------------------------------------------------------- what is published
 
-RESULTS = Path(__file__).parents[2] / "docs" / "results"
+RESULTS = Path(__file__).parents[3] / "docs" / "results"
 
 
 @pytest.mark.parametrize("result", pages.read(RESULTS), ids=pages.stem)
@@ -231,7 +231,7 @@ def test_published_numbers_have_the_papers_repeats_or_the_power(result):
 
 def test_a_statement_belongs_to_its_variants():
     """Figure 2 of simplenpkl: what was found with our settings says nothing about the paper's."""
-    path = Path(__file__).parents[2] / "docs" / "results" / "simplenpkl-figure2.json"
+    path = Path(__file__).parents[3] / "docs" / "results" / "simplenpkl-figure2.json"
     result = Result.from_dict(json.loads(path.read_text()))
     assert {claim.variants for claim in result.claims} == {
         ("the paper's setting",),

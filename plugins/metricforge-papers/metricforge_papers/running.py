@@ -5,10 +5,10 @@ from __future__ import annotations
 from argparse import Namespace
 from pathlib import Path
 
+from metricforge import plotting
 from metricforge.checks import whole_number
 from metricforge.errors import InputError
 from metricforge.files import atomic as files
-from metricforge.pages import plotting
 from metricforge.shell import write_json, write_line
 
 from . import checking, pages, statistics

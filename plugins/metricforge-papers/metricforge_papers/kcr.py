@@ -9,13 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricforge import datasets
-from metricforge.constraints import Labels
+from metricforge import Labels, Metric, datasets, learn, plotting
 from metricforge.errors import ConvergenceWarning
 from metricforge.kernels import RBF, Kernel
-from metricforge.learning import learn
-from metricforge.metric import Metric
-from metricforge.pages import plotting
 from metricforge.tasks import KernelRule
 
 from .defaults import by_default

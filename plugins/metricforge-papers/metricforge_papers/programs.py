@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricforge.constraints import Pairs
+from metricforge import Pairs
 
 Array = NDArray[Any]
 
