@@ -3,7 +3,7 @@
 PYTHON ?=
 BIN = .venv/bin
 
-.PHONY: help setup demo quick test docs generated lint type fix primme browser clean
+.PHONY: help setup demo quick test docs generated bench lint type fix primme browser clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -28,6 +28,12 @@ generated: setup ## rewrite the pages that are generated from results; a differe
 	$(BIN)/python -m benchmarks.run --readme
 	$(BIN)/metricforge reproduce --check --fix
 	git diff --exit-code --stat -- docs/results benchmarks
+
+BASE ?= HEAD~1
+bench: setup ## CPU time of everyday calls on HEAD and on BASE=COMMIT, interleaved; ratios above 1.1 are marked
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	cd benchmarks && ../$(BIN)/asv machine --yes >/dev/null
+	cd benchmarks && ../$(BIN)/asv continuous --interleave-rounds --factor 1.1 --show-stderr $(BASE) HEAD
 
 lint: setup ## ruff: rules and format; codespell
 	$(BIN)/python -m ruff check .

@@ -20,7 +20,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,18 @@ from typing import Any
 HERE = Path(__file__).parent
 BUSY = 2.0
 """Above this load, wall times are not shown where there are CPU times."""
+ABOUT = (
+    "`make bench` times a dozen everyday calls on this commit and on another one, and prints the ratios "
+    "(`benchmarks/speed`, for [asv](https://asv.readthedocs.io)).\n\n"
+    "The benchmarks below compare with named peers or with a paper. `python -m benchmarks.run NAME` runs one; "
+    "`--quick` runs it at small sizes, to test the code. Each page has the machine, the versions and the load before "
+    f"and after; where that was above {BUSY:g}, read CPU times. `python -m benchmarks.run --readme` generates the "
+    "pages and this list."
+)
+STUDIES = (
+    "Each chose or checked a default once, at version 0.1.0, with the seeds in its notes. The tables stay; the scripts "
+    "are in the history of the project."
+)
 VERSIONS = ("metricforge", "numpy", "scipy", "scikit-learn", "dask", "numba")
 
 
@@ -143,34 +155,26 @@ def write_pages() -> None:
 
 
 def readme() -> str:
-    """Return all tables as last measured, each with its description, machine and versions."""
-    lines = [
-        "# Benchmarks",
-        "",
-        "`python -m benchmarks.run NAME` runs a benchmark; `--quick` runs it at small sizes, to test the code. Without "
-        "a name, the command lists all benchmarks. The tables below are the latest results, each with its machine and "
-        "versions; `results/` has them as JSON. The load is that before a run and, in newer results, after it; where "
-        f"it was above {BUSY:g}, read CPU times, which depend on it little, and not wall times. `python -m "
-        "benchmarks.run --readme` generates this page.",
-    ]
-    unmeasured = []
-    for name in names():
-        page = HERE / "results" / f"{name}.md"
-        if not page.exists():
-            unmeasured.append(f"`{name}`")
-            continue
-        about = (ast.get_docstring(ast.parse(_source(name))) or "").split("\n\n")[0].replace("\n", " ")
-        lines += ["", f"## {name}", "", about, *page.read_text().rstrip().splitlines()[1:]]
-        for part in _parts(name):
-            lines += ["", f"### {part.stem}", *part.read_text().rstrip().splitlines()[1:]]
-    if unmeasured:
-        lines += ["", f"Not measured yet: {', '.join(unmeasured)}."]
-    return "\n".join(lines) + "\n"
+    """Return the list of benchmarks and studies, each with a sentence and its page of results."""
+    results = {path.stem: json.loads(path.read_text()) for path in sorted((HERE / "results").glob("*.json"))}
+    parts = {stem: f"Part of {name}." for stem in results for name in names() if stem.startswith(f"{name}-")}
+    measured = {**parts, **{name: _sentence(name) for name in names()}}
+    studies = {stem: content["about"] for stem, content in results.items() if "about" in content}
+    lines = ["# Benchmarks", "", ABOUT, "", *_listed(measured, results), "", "## Studies", "", STUDIES, ""]
+    return "\n".join([*lines, *_listed(studies, results)]) + "\n"
 
 
-def _parts(name: str) -> list[Path]:
-    """Return the pages of results of a benchmark that were labelled, because a part of it ran by itself."""
-    return [path for path in sorted((HERE / "results").glob(f"{name}-*.md")) if path.stem not in names()]
+def _sentence(name: str) -> str:
+    """Return the first paragraph of a benchmark's docstring on one line."""
+    return (ast.get_docstring(ast.parse(_source(name))) or "").split("\n\n")[0].replace("\n", " ")
+
+
+def _listed(about: dict[str, str], results: Iterable[str]) -> list[str]:
+    """Return a table of names, linked to their results where there are any, and sentences."""
+    shown = {
+        name: f"[{name}](results/{name}.md)" if name in results else f"{name} (not measured yet)" for name in about
+    }
+    return ["| name | what |", "|---|---|", *(f"| {shown[name]} | {about[name]} |" for name in sorted(about))]
 
 
 def main() -> int:

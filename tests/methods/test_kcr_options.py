@@ -8,14 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from metricforge_plugins.kcr.certificate import certify
-from metricforge_plugins.kcr.objective import Loss, Objective, Smoothing
-from metricforge_plugins.kcr.pairs import all_pairs, random_groups
-from metricforge_plugins.kcr.solver import KCR
-from numpy.testing import assert_allclose
-
-import metricforge as mf
-from benchmarks.kcr_options import (
+from metricforge_cases.kcr_programs import (
     WINDOWS,
     Program,
     best_direction,
@@ -30,6 +23,13 @@ from benchmarks.kcr_options import (
     weights,
     window_value,
 )
+from metricforge_plugins.kcr.certificate import certify
+from metricforge_plugins.kcr.objective import Loss, Objective, Smoothing
+from metricforge_plugins.kcr.pairs import all_pairs, random_groups
+from metricforge_plugins.kcr.solver import KCR
+from numpy.testing import assert_allclose
+
+import metricforge as mf
 from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.testing import check_solver
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from metricforge_cases.lpdesign_programs import case, compared, from_sdpa, learned
 from metricforge_plugins.lpdesign.solver import LPDesign
 from metricforge_plugins.lpdesign.tune import tune
 
 import metricforge as mf
-from benchmarks.lpdesign_sdp import case, compared, from_sdpa, learned
 from metricforge.errors import InputError
 
 

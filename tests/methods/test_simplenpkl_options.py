@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from metricforge_cases.simplenpkl_programs import CASES, TOL, case, compared, laplacian, learned, optimum
 from metricforge_plugins.simplenpkl.solver import SimpleNPKL
 from scipy.sparse import coo_array, csr_array, csr_matrix
 
 import metricforge as mf
-from benchmarks.simplenpkl_options import CASES, TOL, case, compared, laplacian, learned, optimum
 from metricforge.errors import InputError
 
 # ------------------------------------------------------------------------------------------------ against the programs

@@ -1,7 +1,7 @@
-"""The other choices of the simplenpkl paper against semidefinite programs: cases and the worst differences.
+"""Semidefinite programs for the other choices of the simplenpkl paper, to compare optima with.
 
-A similarity of the user's own (eq. 3), the problem without a bound (eq. 4) and the steps of Algorithm 1 are compared
-with the optimum of Clarabel on random weighted graphs.
+A similarity of the user's own (eq. 3), the problem without a bound (eq. 4) and the steps of Algorithm 1, on random
+weighted graphs.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 import metricforge as mf
-
-from .run import Table
 
 TOL = 1e-5
 
@@ -105,26 +103,3 @@ CASES = {
     'similarity, squared hinge, steps="best-response"': ("squared_hinge", {"steps": "best-response", "max_iter": 60}),
     'similarity, hinge, steps="harmonic"': ("hinge", {"steps": "harmonic", "max_iter": 60}),
 }
-
-
-def run(quick: bool = False) -> Table:
-    table = Table(
-        [
-            *("option", "cases", "objective above the optimum, worst", "bound above the optimum, worst"),
-            *("gap, median", "gap closed"),
-        ]
-    )
-    for name, (loss, options) in CASES.items():
-        found = np.array([compared(seed, loss, **options) for seed in range(100, 103 if quick else 130)])
-        above, bound, gap, met = found.T
-        table.add(
-            *(name, len(found), f"{above.max():.1e}", f"{bound.max():.1e}", f"{np.median(gap):.1e}"),
-            f"{int(met.sum())} of {len(found)}",
-        )
-    table.notes += [
-        "differences relative to the optimum, or absolute where that is below 1; a bound above the optimum by less "
-        "than 1e-6 is the interior point's",
-        f"12 to 25 rows, random weights between a third of the pairs of rows, tol={TOL:g}, at most 200 eigenproblems "
-        "(published steps 60)",
-    ]
-    return table

@@ -1,14 +1,9 @@
-"""The other choices of the kcr paper against convex programs: cases and the worst differences.
+"""Convex programs for the other choices of the kcr paper, to compare optima with.
 
 log Σ exp (footnote 6), a kernel for each coordinate (Theorem 1) and a dimension as large as the rank of the optimum
-have convex programs: the table compares objective and bound with the optimum of Clarabel.  With a window other than
-the naive one (eq. 8) the problem is a difference of convex functions: a point is stationary if it minimises the
-convex majorant in which the votes of the own class are linearised there, so the table has the share of the objective
-that the minimiser of the majorant is below it.  One component on rows of two columns is compared with the best of 180
-directions, each a convex program in the scale and the radius.  The Cauchy window has no convex majorant of this kind:
-there the votes of all rows are linearised, and a point is stationary if it minimises the convex program that is left.
-Where it does not, a direct search (Nelder and Mead) from there and from points near it says how much lower the
-objective itself becomes.
+have convex programs.  With a window other than the naive one (eq. 8) the problem is a difference of convex functions: a
+point is stationary if it minimises the convex majorant in which the votes of the own class are linearised there.  The
+Cauchy window has no convex majorant of this kind: there the votes of all rows are linearised.
 """
 
 from __future__ import annotations
@@ -18,8 +13,6 @@ import warnings
 import numpy as np
 
 import metricforge as mf
-
-from .run import Table
 
 RBF, Linear = mf.kernels.RBF, mf.kernels.Linear
 WINDOWS = {
@@ -172,106 +165,11 @@ def best_direction(X, y, lam=1.0):
     return min(found)
 
 
-# -------------------------------------------------------------------------------------------------------------- cases
-
-
-def run(quick: bool = False) -> Table:
-    table = Table(
-        [
-            *("option", "cases", "objective above the optimum, worst", "bound above the optimum, worst"),
-            *("gap, median", "within tol"),
-        ]
-    )
-    count = 3 if quick else 30
-    differences = {}
-    for name, case in CASES.items():
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            found = np.array([case(seed) for seed in range(100, 100 + (3 if name.startswith("one") else count))])
-        above, bound, gap, met = found.T
-        differences[name] = above
-        table.add(
-            *(name, len(found), f"{above.max():.1e}", "-" if np.isnan(bound).all() else f"{bound.max():.1e}"),
-            *(f"{np.median(gap):.1e}", f"{int(met.sum())} of {len(found)}"),
-        )
-    table.notes += [
-        "differences relative to the optimum; a bound above the optimum by less than 1e-5 is the interior point's",
-        "14 to 18 rows, two to four classes, tol=1e-3; half of the cases linear, half Gaussian; λ in {0.3, 1, 3}",
-        "windows: the objective above the least value of its convex majorant; no bound, the problem is not convex",
-        "cauchy: its votes are not convex in the squared distance, so those of all rows are linearised; "
-        "linear kernel on rows of three columns, so that the dimension does not bind",
-        "gap: the certificate relative to the objective; within tol: fits whose certificate reached tol",
-        lower_rank(
-            differences['window="cauchy", three components'], differences['window="cauchy", by a direct search']
-        ),
-    ]
-    return table
-
-
-def lower_rank(linearised, direct):
-    """Say what a direct search gains in the cases whose linearised program is far below them."""
-    far = linearised > 1e-3
-    return (
-        f"cauchy: at most {max(linearised[~far], default=0):.1e} in {int((~far).sum())} cases; in the other "
-        f"{int(far.sum())} the direct search gains at most {max(direct[far], default=0):.1e}"
-    )
-
-
 def setting(seed, **sizes):
     rng = np.random.default_rng(seed)
     sizes = {"n": int(rng.integers(14, 19)), "classes": int(rng.integers(2, 5)), **sizes}
     X, y = instance(seed, **sizes)
     return X, y, RBF(0.2) if seed % 2 else Linear(), float(rng.choice([0.3, 1.0, 3.0]))
-
-
-def compared(report, optimum):
-    met = report.gap <= 1e-3 * report.objective
-    return report.objective / optimum - 1, report.lower_bound / optimum - 1, report.gap / report.objective, met
-
-
-def logsumexp(seed):
-    X, y, kernel, lam = setting(seed)
-    program = Program([features(kernel, X)])
-    optimum = program.least(naive(program, y, pooled=False) + lam * program.penalty)
-    metric = mf.learn(X, y, method="kcr", kernel=kernel, lam=lam, maximum="logsumexp", tol=1e-3)
-    return compared(metric.report, optimum)
-
-
-def separate(seed):
-    X, y, _, lam = setting(seed)
-    program = Program([features(Linear(), X), features(RBF(0.3), X)])
-    optimum = program.least(naive(program, y) + lam * program.penalty)
-    kernel = Linear() + RBF(0.3)
-    return compared(mf.learn(X, y, method="kcr", kernel=kernel, kernels="separate", lam=lam, tol=1e-3).report, optimum)
-
-
-def dimension(seed):
-    X, y, kernel, lam = setting(seed)
-    program = Program([features(kernel, X)])
-    optimum = program.least(naive(program, y) + lam * program.penalty)
-    rank = int((np.linalg.eigvalsh(program.W[0].value) > 1e-6).sum())
-    metric = mf.learn(X, y, method="kcr", kernel=kernel, lam=lam, n_components=max(1, rank), tol=1e-3)
-    return compared(metric.report, optimum)
-
-
-def one_component(seed):
-    X, y = instance(seed, 16, d=2)
-    report = mf.learn(X, y, method="kcr", kernel=Linear(), lam=1.0, n_components=1, tol=1e-3).report
-    above = report.objective / best_direction(X, y) - 1
-    return above, np.nan, report.gap / report.objective, report.status in ("optimal", "stationary")
-
-
-def windowed(window):
-    def case(seed):
-        X, y, kernel, lam = setting(seed)
-        metric = mf.learn(X, y, method="kcr", kernel=kernel, lam=lam / 3, window=window, tol=1e-3)
-        F = features(kernel, X)
-        program = Program([F])
-        least = program.least(majorant(program, y, [weights(metric, X, F)], [F], window) + lam / 3 * program.penalty)
-        report = metric.report
-        return report.objective / least - 1, np.nan, report.gap / report.objective, report.status == "stationary"
-
-    return case
 
 
 def cauchy(seed):
@@ -309,15 +207,3 @@ def searched(seed):
     least = min(minimize(value, start.ravel(), method="Nelder-Mead", options=options).fun for start in starts)
     report = metric.report
     return value(L) / min(least, value(L)) - 1, np.nan, report.gap / report.objective, report.status == "stationary"
-
-
-CASES = {
-    'maximum="logsumexp"': logsumexp,
-    'kernels="separate"': separate,
-    "n_components = rank of the optimum": dimension,
-    "one component, best of 180 directions": one_component,
-    'window="gaussian"': windowed("gaussian"),
-    'window="epanechnikov"': windowed("epanechnikov"),
-    'window="cauchy", three components': cauchy,
-    'window="cauchy", by a direct search': searched,
-}

@@ -1,8 +1,4 @@
-"""Formulation (2) of the lpdesign paper, cone="sdp", against the same program in cvxpy: cases and worst differences.
-
-The printed cones are inside one another: nonnegative mixtures of kernels and diagonally dominant matrices are positive
-semidefinite.  So with equal penalties the program over all of them costs least, and the table shows by how much.
-"""
+"""Formulation (2) of the lpdesign paper, cone="sdp", stated in cvxpy, to compare optima with."""
 
 from __future__ import annotations
 
@@ -11,8 +7,6 @@ import warnings
 import numpy as np
 
 import metricforge as mf
-
-from .run import Table
 
 RBF = mf.kernels.RBF
 
@@ -79,26 +73,3 @@ def learned(X, triples, **options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return mf.learn(X, triples, method="lpdesign", tol=1e-5, **options)
-
-
-def run(quick: bool = False) -> Table:
-    table = Table(
-        [
-            *("white", "cases", "objective above the optimum, worst", "from SDPA's optimum, worst"),
-            *("bound above the optimum, worst", "gap, worst", "gap closed", 'cost of cone="dd" above, median'),
-        ]
-    )
-    for white in (True, False):
-        seeds = [seed for seed in range(100, 106 if quick else 160) if bool(seed % 2) == white]
-        apart = max(from_sdpa(seed) for seed in seeds)
-        above, bound, gap, met, dominant = np.array([compared(seed) for seed in seeds]).T
-        table.add(
-            *(white, len(seeds), f"{above.max():.1e}", f"{apart:.1e}", f"{bound.max():.1e}", f"{gap.max():.1e}"),
-            *(f"{int(met.sum())} of {len(seeds)}", f"{100 * np.median(dominant):.0f} %"),
-        )
-    table.notes += [
-        "10 to 21 rows, 40 triples, four kernels as bases, tol=1e-5; differences relative to the optimum",
-        "the optimum is that of cvxpy with Clarabel, the solver that the option itself uses; SDPA is independent of it",
-        "a bound above the optimum by less than 1e-6 is the interior point's of cvxpy",
-    ]
-    return table
