@@ -260,10 +260,15 @@ def _one_point(solved: Solved) -> tuple[str, ...]:
 
 def _constant_columns(space: Space, columns: tuple[str, ...]) -> tuple[str, ...]:
     X = space.rows
-    if _rows.is_dask(X) or space.kernel.takes != "vectors" or space.n < 2:
+    if space.n < 2 or space.kernel.takes != "vectors":
         return ()
-    low, high = _rows.column_range(X)
-    constant = np.flatnonzero(low == high)
+    if isinstance(space.kernel, Standardized):  # it has measured them
+        constant = np.flatnonzero(space.kernel.spread == 0)
+    elif _rows.is_dask(X):
+        return ()
+    else:
+        low, high = _rows.column_range(X)
+        constant = np.flatnonzero(low == high)
     if not len(constant):
         return ()
     where = first_rows(constant).replace("row", "column")

@@ -250,6 +250,10 @@ def with_options(solver: Solver, options: Mapping[str, Any], method: str) -> Sol
 
 def declared_methods() -> tuple[dict[str, Method], tuple[str, ...]]:
     """Return the methods that can be loaded, by name, and why others cannot."""
+    return registry.derived("declared methods", _load_methods)
+
+
+def _load_methods() -> tuple[dict[str, Method], tuple[str, ...]]:
     found, failed = {}, []
     for entry in registry.entries("method"):
         try:

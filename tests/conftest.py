@@ -109,9 +109,7 @@ def plugged():
         try:
             yield
         finally:
-            registry._manager.unregister(plugged)
-            for entry in registry._plugins.pop(plugin).entries:
-                del registry._entries[entry.kind, entry.name]
+            registry.unregister(plugin)
 
     return register
 

@@ -274,6 +274,7 @@ def without(monkeypatch):
     entries = registry.entries
 
     def hide(*names):
+        monkeypatch.setattr(registry, "_derived", {})
         monkeypatch.setattr(
             registry, "entries", lambda kind: [e for e in entries(kind) if kind != "method" or e.name not in names]
         )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib.metadata
 import logging
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .progress import Event
 
 C = TypeVar("C", bound="Constraint")
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 GROUP = "metricforge"
@@ -46,6 +47,7 @@ class Registry:
         self._plugins: dict[str, Plugin] = {}
         self._refused: dict[tuple[str, str], Plugin] = {}
         self._silenced: set[str] = set()
+        self._derived: dict[Any, Any] = {}
 
     # -- loading -------------------------------------------------------------------------------------------------
 
@@ -98,6 +100,7 @@ class Registry:
                 raise PluginError(message) from refused.__cause__
             for entry in entries:
                 self._entries[entry.kind, entry.name] = entry
+            self._derived.clear()
             self._plugins[name] = Plugin(name, distribution, version, tuple(entries))
             self._refused.pop((name, distribution), None)
             return self._plugins[name]
@@ -110,6 +113,7 @@ class Registry:
             self._manager.unregister(name=name)
             self._silenced.discard(name)
             self._entries = {key: entry for key, entry in self._entries.items() if entry.plugin != name}
+            self._derived.clear()
 
     def _admit(self, plugin: Any, name: str) -> list[Entry]:
         manager = self._manager
@@ -180,7 +184,18 @@ class Registry:
     def entries(self, kind: str) -> list[Entry]:
         """Return the components of one kind, by name."""
         self._discover()
-        return sorted((e for e in self._entries.values() if e.kind == kind), key=lambda e: e.name)
+        entries = self._entries.values()
+        return self.derived(kind, lambda: sorted((e for e in entries if e.kind == kind), key=lambda e: e.name))
+
+    def derived(self, key: Any, make: Callable[[], T]) -> T:
+        """Return ``make()``, which depends on the entries only: computed once, until a plugin comes or goes."""
+        if key not in self._derived:
+            made = make()
+            if self._discovering:  # not all plugins are there yet
+                return made
+            self._derived[key] = made
+        found: T = self._derived[key]
+        return found
 
     def entry(self, kind: str, name: str) -> Entry:
         """Return one component, or raise with the nearest known name."""
@@ -202,7 +217,6 @@ class Registry:
 
     def entry_of(self, kind: str, cls: type) -> Entry | None:
         """Return the entry whose target is this class, without importing any target."""
-        self._discover()
         path = f"{cls.__module__}:{cls.__qualname__}"
         return next((e for e in self.entries(kind) if e.target in (path, cls) or _is_alias(e, cls)), None)
 
@@ -221,7 +235,7 @@ class Registry:
 
     def path(self, kind: type[Any], kinds: tuple[type[Any], ...]) -> Sequence[Entry] | None:
         """Return the shortest chain of conversions between kinds; see `metricforge.registry.conversions.path`."""
-        return conversions.path(self, kind, kinds)
+        return self.derived((kind, kinds), lambda: conversions.path(self, kind, kinds))
 
     # -- progress ------------------------------------------------------------------------------------------------
 
@@ -289,7 +303,7 @@ def plugins() -> list[Plugin]:
 
 def methods() -> list[Entry]:
     """Return the registered methods, by name."""
-    return registry.entries("method")
+    return list(registry.entries("method"))
 
 
 def convert(constraint: Constraint, kind: type[C], *, seed: int = 0) -> C:
