@@ -27,7 +27,7 @@ from .files.origin import Origin
 from .index import Index, make
 from .join import Relations
 from .kernels import Kernel, Mixture, is_number
-from .neighbors import Search
+from .neighbors import Search, Searcher
 from .neighbors.largest import largest
 from .problem import Solution, Solver
 from .record import Report, short
@@ -211,11 +211,11 @@ class Metric:
             indices, distances = cluster.compute(*found)
             return indices, distances
         if self.embedding_is_exact:
-            return neighbors.search(self._training, k, queries=self.embedding(A), method=method, seed=self.seed)
+            return self._searcher(method).search(k, queries=self.embedding(A))
         if method == "auto" and (n * _rows.count(A) <= EXACT_NEIGHBORS or not self._embeds()):
             return neighbors.search_blocks(DistanceBlock(self.kernel, A, self.rows), n, _rows.count(A), k)
         most = min(n, 2 * k)
-        candidates, _ = neighbors.search(self._training, most, queries=self.embedding(A), method=method, seed=self.seed)
+        candidates, _ = self._searcher(method).search(most, queries=self.embedding(A))
         return self._reorder(A, candidates, k)
 
     def index(
@@ -391,9 +391,16 @@ class Metric:
         except InputError:
             return None
 
-    @cached_property
-    def _training(self) -> Array:
-        return np.asarray(self.embedding(self.rows))
+    def _searcher(self, method: str | Search) -> Searcher:
+        """Return the searcher of the embedded training rows, which is kept until another method is asked for."""
+        kept: Searcher | None = self.__dict__.get("_kept_searcher")
+        if kept is None or kept.method != method:
+            rows = np.asarray(self.embedding(self.rows)) if kept is None else kept.rows.X
+            kept = self.__dict__["_kept_searcher"] = Searcher(rows, method=method, seed=self.seed)
+        return kept
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_kept_searcher"}
 
     def _reorder(self, A: Any, candidates: Array, k: int, by: str = "distance") -> tuple[Array, Array]:
         """Return the k best candidates of each row of A by exact distances or kernel values, and these."""

@@ -17,7 +17,19 @@ a radius.
 
 from __future__ import annotations
 
-from .api import METHODS, cells, descent, exact, hamming, recall, search, search_blocks, search_with_recall, tree
+from .api import (
+    METHODS,
+    Searcher,
+    cells,
+    descent,
+    exact,
+    hamming,
+    recall,
+    search,
+    search_blocks,
+    search_with_recall,
+    tree,
+)
 from .choice import choose
 from .chunks import across
 from .classes import ClassNeighbors, nearest_by_class, other_classes_within
@@ -30,6 +42,7 @@ __all__ = [
     "DistanceBlock",
     "Found",
     "Search",
+    "Searcher",
     "across",
     "cells",
     "choose",

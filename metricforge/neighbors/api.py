@@ -12,7 +12,7 @@ from ..checks import number, whole_number
 from ..errors import InputError
 from ..rows import as_vectors, draw, is_dask, whole_rows
 from . import approximate, binary, candidates, choice, exhaustive, nndescent
-from .checking import check_found, check_k, check_rows
+from .checking import check_found, check_k, check_queries, check_rows
 from .chunks import across
 from .contract import Array, DistanceBlock, Found, Search
 from .scanning import GivenDistances, scan
@@ -144,24 +144,45 @@ def _found(
     X: Any, k: int, queries: Any | None, method: str | Search, wanted: float, seed: int
 ) -> tuple[Found, float | None]:
     """Return the lists and their recall (None: not known), for rows in memory and a resolved method."""
-    X, Q = check_rows(X, queries)
-    k = check_k(k, X.shape[0], exclude_self=queries is None)
-    seed = whole_number(seed, "seed", 0)
-    if callable(method):
-        found = method(X, k, queries=None if queries is None else Q, seed=seed)
-        return check_found(found, Q.shape[0], k, X.shape[0], itself=queries is None), None
-    if method == "auto":
-        method = choice.choose(X, Q, itself=queries is None, recall=wanted)
-    own = np.arange(X.shape[0]) if queries is None else None
-    if method == "exact":
-        return exhaustive.exact_search(X, Q, k, own), 1.0
-    if method == "tree":
-        return candidates.tree_search(X, Q, k, own), 1.0
-    if method == "hamming":
-        return binary.hamming_search(X, Q, k, own), 1.0
-    if method == "cells":
-        return approximate.cell_search(X, Q, k, own, wanted, seed)
-    return nndescent.descent_search(X, Q, k, own, seed), None
+    return Searcher(X, method=method, recall=wanted, seed=seed).found(k, queries)
+
+
+class Searcher:
+    """Rows in memory that are searched again and again: checked and prepared once.
+
+    ``Searcher(X).search(k, queries=Q)`` returns what ``search(X, k, queries=Q)`` returns; the parameters are those of
+    `search`.  Memory: the rows, and for exact searches of dense rows a float32 copy of up to 64 MB, or a KD tree.
+    """
+
+    def __init__(self, X: Any, *, method: str | Search = "auto", recall: float = 0.95, seed: int = 0) -> None:
+        self.method, self.recall = _resolved(method), number(recall, "recall", above=0, most=1)
+        self.seed = whole_number(seed, "seed", 0)
+        self.rows = exhaustive.SearchedRows(check_rows(X))
+
+    def search(self, k: int, *, queries: Any | None = None) -> Found:
+        """Return indices and distances of the k nearest rows of each query, or of the other rows of every row."""
+        return self.found(k, queries)[0]
+
+    def found(self, k: int, queries: Any | None) -> tuple[Found, float | None]:
+        """Return the lists and their recall; None where that is not known."""
+        rows, X, method = self.rows, self.rows.X, self.method
+        Q = X if queries is None else check_queries(queries, X)
+        k = check_k(k, X.shape[0], exclude_self=queries is None)
+        if callable(method):
+            found = method(X, k, queries=None if queries is None else Q, seed=self.seed)
+            return check_found(found, Q.shape[0], k, X.shape[0], itself=queries is None), None
+        if method == "auto":
+            method = choice.choose(rows, Q, itself=queries is None, recall=self.recall)
+        own = np.arange(X.shape[0]) if queries is None else None
+        if method == "exact":
+            return exhaustive.search_rows(rows, Q, k, own), 1.0
+        if method == "tree":
+            return candidates.tree_search(rows, Q, k, own), 1.0
+        if method == "hamming":
+            return binary.hamming_search(X, Q, k, own), 1.0
+        if method == "cells":
+            return approximate.cell_search(X, Q, k, own, self.recall, self.seed)
+        return nndescent.descent_search(X, Q, k, own, self.seed), None
 
 
 def search_blocks(distance_block: DistanceBlock, n: int, q: int, k: int, *, exclude_self: bool = False) -> Found:
@@ -196,7 +217,7 @@ def search_blocks(distance_block: DistanceBlock, n: int, q: int, k: int, *, excl
     if exclude_self and q != n:
         raise InputError(f"exclude_self requires queries that are the rows, but q = {q} and n = {n}; pass q = n")
     own = np.arange(n) if exclude_self else None
-    return scan(GivenDistances(distance_block), n, q, k, own, *tile_shape(1, k))
+    return scan(GivenDistances(distance_block), n, q, k, own, *tile_shape(n, 1, k))
 
 
 exact = partial(search, method="exact")
@@ -232,7 +253,8 @@ def recall(indices: Array, X: Any, *, queries: Any | None = None, sample: int = 
     -----
     Time O(sample · n · d); memory as in the exact search.
     """
-    X, Q = check_rows(X, queries)
+    X = check_rows(X)
+    Q = X if queries is None else check_queries(queries, X)
     indices = np.asarray(indices)
     if indices.ndim != 2 or indices.dtype.kind not in "iu" or indices.shape[0] != Q.shape[0]:
         raise InputError(

@@ -12,7 +12,7 @@ from ..rows import is_sparse
 from . import tiles
 from .contract import Array, Found
 from .distances import pair_distances
-from .exhaustive import exact_search
+from .exhaustive import SearchedRows, exact_search
 
 _log = logging.getLogger(__name__)
 
@@ -62,18 +62,17 @@ def complete(found: Found, X: Any, Q: Any, rows: Array, own: Array | None, metho
     return found
 
 
-def tree_search(X: Any, Q: Any, k: int, own: Array | None) -> Found:
+def tree_search(searched: SearchedRows, Q: Any, k: int, own: Array | None) -> Found:
     """Search a KD tree; ``own[i]`` is the row of X that query i may not find.
 
     The tree is queried for a few more than k rows, and for more where a tie at the k-th place does not end there.
     """
-    from scipy.spatial import KDTree
-
+    X = searched.X
     if is_sparse(X):
         raise InputError('method "tree" takes dense rows, and X is CSR; pass method="exact" or X.toarray()')
     (n, d), q = X.shape, Q.shape[0]
     found = np.empty((q, k), dtype=np.int64), np.empty((q, k))
-    tree = KDTree(X)
+    tree = searched.tree
     # The tree sums in another order: its distances differ from those of `pair_distances` by at most this factor.
     shrink = 1 - (d + 8) * np.finfo(np.float64).eps
     rows = np.arange(q)

@@ -13,19 +13,8 @@ from .contract import Found
 from .distances import largest
 
 
-def check_rows(X: Any, queries: Any | None) -> tuple[Any, Any]:
-    """Return X and the queries (X itself for None) as finite floats, both dense or both CSR."""
-    X = _in_memory(X, "X")
-    if queries is None:
-        return X, X
-    Q = _in_memory(queries, "queries")
-    check_widths(Q, X, ("queries", "X"))
-    if is_sparse(Q) != is_sparse(X):
-        raise InputError("queries and X must both be dense or both be sparse; convert one of them")
-    return X, Q
-
-
-def _in_memory(X: Any, name: str) -> Any:
+def check_rows(X: Any, name: str = "X") -> Any:
+    """Return rows in memory as finite floats, dense or CSR."""
     if is_dask(X):
         raise InputError(f"{name} is a dask collection, but rows in memory are required; pass {name}.compute()")
     X = as_vectors(X, name)
@@ -33,6 +22,15 @@ def _in_memory(X: Any, name: str) -> Any:
     if size > 1e150:
         raise InputError(f"{name} has values up to {size:.3g}, whose squares overflow; rescale its features")
     return X
+
+
+def check_queries(queries: Any, X: Any) -> Any:
+    """Return queries for checked rows X as finite floats, dense or CSR as X is."""
+    Q = check_rows(queries, "queries")
+    check_widths(Q, X, ("queries", "X"))
+    if is_sparse(Q) != is_sparse(X):
+        raise InputError("queries and X must both be dense or both be sparse; convert one of them")
+    return Q
 
 
 def check_k(k: int, n: int, exclude_self: bool) -> int:

@@ -75,7 +75,7 @@ class CellIndex:
         ``probes`` cells; only these rows are read.
         """
         k = check_k(k, self.n, exclude_self=False)
-        Q = check_rows(queries, None)[0]
+        Q = check_rows(queries, "queries")
         if Q.shape[1] != self.cells.centres.shape[1]:
             raise InputError(f"queries have {Q.shape[1]} columns, but the index has {self.cells.centres.shape[1]}")
         found = np.empty((len(Q), k), dtype=np.int64), np.empty((len(Q), k))
@@ -147,7 +147,7 @@ def build(
     4 (d + 2) bytes per row.
     """
     if not is_dask(Z):
-        Z = check_rows(Z, None)[0]
+        Z = check_rows(Z)
     n, d = Z.shape
     k = check_k(k, n, exclude_self=n > 1)
     recall, seed = number(recall, "recall", above=0, most=1), whole_number(seed, "seed", 0)

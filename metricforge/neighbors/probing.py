@@ -10,9 +10,8 @@ import numpy as np
 
 from ..rows import beat, is_sparse
 from . import tiles
-from .choice import multiplies_dense
 from .contract import Array, Found
-from .distances import pair_distances
+from .distances import multiplies_dense, pair_distances
 from .scanning import Lists
 from .single import kept_share, operands, smallest, takes_single
 

@@ -13,7 +13,8 @@ from ..rows import beat
 from .contract import Array, DistanceBlock, Found
 
 FIRST_COLUMNS = 512
-"""Columns of the first tile, from which the first bounds are selected."""
+"""Columns of the first tile, from which the first bounds are selected; of few queries it is wider."""
+FIRST_ENTRIES = 16_384
 FLOOD = 8
 """Candidates per neighbour wanted from which a source is asked for tighter values."""
 
@@ -118,7 +119,7 @@ def _scan_rows(
     c1 = 0
     while c1 < n:
         # Tiles double: twice the columns yield as many candidates again, so one small selection at the start suffices.
-        c0, c1 = c1, min(n, c1 + min(cols, max(FIRST_COLUMNS, c1)))
+        c0, c1 = c1, min(n, c1 + min(cols, max(FIRST_COLUMNS, FIRST_ENTRIES // b, c1)))
         tile = source.tile(q0, q0 + b, c0, c1)  # (b, c)
         if own is not None:
             inside = np.flatnonzero((own >= c0) & (own < c1))

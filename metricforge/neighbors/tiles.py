@@ -19,14 +19,14 @@ LIST_BYTES = 256
 """Memory that a query takes for each neighbour wanted: up to three candidates, their keys, and sorted copies."""
 
 
-def tile_shape(width: int, k: int, item: int = 8, share: int = 1) -> tuple[int, int]:
+def tile_shape(q: int, width: int, k: int, item: int = 8, share: int = 1) -> tuple[int, int]:
     """Return the numbers of queries and rows of a tile, such that wide operands and long lists stay small too.
 
     A tile takes 1/share of TILE_BYTES.
     """
     numbers = block_bytes(TILE_ARRAYS * TILE_BYTES) // TILE_ARRAYS // item // share
     most = block_bytes(TILE_QUERIES * LIST_BYTES * k) // (LIST_BYTES * k)
-    queries = max(1, min(most, numbers // max(width // 4, 8 * k)))
+    queries = max(1, min(q, most, numbers // max(width // 4, 8 * k)))
     return queries, max(1, numbers // max(width // 4, queries))
 
 

@@ -23,7 +23,7 @@ from metricforge_cases.neighbors import (
 from scipy import sparse
 
 from metricforge import neighbors
-from metricforge.neighbors import choice, exhaustive, tiles
+from metricforge.neighbors import exhaustive, tiles
 
 
 @pytest.mark.parametrize("with_queries", [False, True])
@@ -69,7 +69,7 @@ def test_whole_rows_and_fractional_queries(rng):
 @pytest.mark.parametrize("share", [0.0, 2.0])
 @pytest.mark.parametrize("container", [sparse.csr_array, sparse.csr_matrix])
 def test_sparse_and_dense_products_find_the_same(share, container, rng, monkeypatch):
-    monkeypatch.setattr(choice, "DENSE_SHARE", share)
+    monkeypatch.setattr("metricforge.neighbors.distances.DENSE_SHARE", share)
     X, A = mostly_zero(rng, 200), mostly_zero(rng, 20)
     found = neighbors.search(container(X), 7, method="exact")
     np.testing.assert_array_equal(found[0], naive(X, X, 7, exclude_self=True)[0])
