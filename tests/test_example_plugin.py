@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "docs" / "examples"
 COSINE, QUADS = EXAMPLES / "metricforge-cosine", EXAMPLES / "metricforge-quads"
+PAPERS = ROOT / "plugins" / "metricforge-papers"
 
 pytestmark = pytest.mark.xdist_group("examples")  # one environment, not one for each process of the suite
 
@@ -28,12 +29,13 @@ def environment(tmp_path_factory):
     """A fresh environment with the wheels; third-party packages come from the one that runs the tests."""
     folder = tmp_path_factory.mktemp("foreign")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    for source in (ROOT, COSINE, QUADS):
+    for source in (ROOT, PAPERS, COSINE, QUADS):
         run(*pip, "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder / "wheels", source)
     run(sys.executable, "-m", "venv", "--without-pip", folder / "env")
     python = folder / "env" / "bin" / "python"
     wheels = sorted((folder / "wheels").glob("*.whl"))
-    assert [w.name.split("-")[0] for w in wheels] == ["metricforge", "metricforge_cosine", "metricforge_quads"]
+    names = [w.name.split("-")[0] for w in wheels]
+    assert names == ["metricforge", "metricforge_cosine", "metricforge_papers", "metricforge_quads"]
     run(*pip, "--python", python, "install", "--quiet", "--no-index", "--no-deps", *wheels)
     site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
     (site / "third-party.pth").write_text(f"{Path(np.__file__).parents[1]}\n")
