@@ -12,6 +12,7 @@ from . import rows as _rows
 from .errors import InputError
 from .kernels import Kernel
 from .rows import Array
+from .space import FeatureMap, Stacked
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +24,20 @@ class PairedDistance:
     def __call__(self, A: Any, B: Any) -> Array:
         """Return the (len(A),) distances."""
         return np.sqrt(self.kernel.paired_squared_distance(A, B))
+
+
+@dataclass(frozen=True, eq=False)
+class BoundCoordinates:
+    """Coordinates in a map, and the norm of what it leaves out: their distances are at most those of the kernel."""
+
+    kernel: Kernel
+    map: FeatureMap | Stacked
+
+    def __call__(self, X: Any) -> Array:
+        """Return the (len(X), columns + 1) coordinates."""
+        Z = self.map.block(X)
+        rest = np.maximum(self.kernel.diag(X) - np.square(Z).sum(axis=1), 0)
+        return np.column_stack([Z, np.sqrt(rest)])
 
 
 @dataclass(frozen=True, eq=False)

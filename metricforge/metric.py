@@ -18,7 +18,7 @@ from . import rows as _rows
 from .adapters import Adapter, adapter_of
 from .card import card, lines_of
 from .checks import one_of, shown, whole_number
-from .distances import DistanceBlock, NearestByKernel, PairedDistance, finite_distances
+from .distances import BoundCoordinates, DistanceBlock, NearestByKernel, PairedDistance, finite_distances
 from .errors import InputError, MissingPluginError, ModelFileError
 from .files import model as modelfile
 from .files import probe
@@ -27,7 +27,7 @@ from .files.origin import Origin
 from .index import Index, make
 from .join import Relations
 from .kernels import Kernel, Mixture, is_number
-from .neighbors import Search, Searcher
+from .neighbors import Bounds, Search, Searcher
 from .neighbors.largest import largest
 from .problem import Solution, Solver
 from .record import Report, short
@@ -49,6 +49,11 @@ Array = NDArray[Any]
 
 EXACT_NEIGHBORS = 2 * 10**9
 """Pairs of rows up to which `Metric.neighbors` compares all; beyond that, it searches the embedding first."""
+BOUNDED_ROWS = 5000
+"""Training rows from which they are compared by lower bounds first, where the embedding is not exact."""
+BOUND_BYTES = 64 * 2**20
+LEAST_AXES, AXES_ROWS = 16, 2000
+"""What the coordinates for these bounds may take, the least number of them, and the rows that they are chosen from."""
 SENT_NEIGHBORS = 10**8
 """Pairs of rows beyond which a search in memory is sent to an active client: about one second of work."""
 
@@ -213,7 +218,7 @@ class Metric:
         if self.embedding_is_exact:
             return self._searcher(method).search(k, queries=self.embedding(A))
         if method == "auto" and (n * _rows.count(A) <= EXACT_NEIGHBORS or not self._embeds()):
-            return neighbors.search_blocks(DistanceBlock(self.kernel, A, self.rows), n, _rows.count(A), k)
+            return self._nearest(A, k)
         most = min(n, 2 * k)
         candidates, _ = self._searcher(method).search(most, queries=self.embedding(A))
         return self._reorder(A, candidates, k)
@@ -236,6 +241,38 @@ class Metric:
             there, and the rows are mapped into memory.  Training rows may then be a dask array.
         """
         return make(self, k, recall, by, path)
+
+    def _nearest(self, A: Any, k: int) -> tuple[Array, Array]:
+        """Return the k nearest training rows by the kernel's distance, from lower bounds where rows are many."""
+        n = _rows.count(self.rows)
+        if n < BOUNDED_ROWS or not self._embeds():
+            return neighbors.search_blocks(DistanceBlock(self.kernel, A, self.rows), n, _rows.count(A), k)
+        coordinates, bounds = self._bounds
+
+        def distance(i: int, rows: Array) -> Array:
+            D: Array = DistanceBlock(self.kernel, A, _rows.take(self.rows, rows))(i, i + 1, 0, len(rows))[0]
+            return D
+
+        found, left = bounds.search(coordinates(A), distance, k)
+        if len(left):
+            block = DistanceBlock(self.kernel, _rows.take(A, left), self.rows)
+            found[0][left], found[1][left] = neighbors.search_blocks(block, n, len(left), k)
+        return found
+
+    @cached_property
+    def _bounds(self) -> tuple[BoundCoordinates, Bounds]:
+        """Coordinates of rows whose distances are at most those of the metric, and those of the training rows.
+
+        The embedding over landmarks is a projection, and so are its principal axes: what they leave out of a row has
+        the norm of the last coordinate.
+        """
+        map, most = self.embedding, max(LEAST_AXES, BOUND_BYTES // (4 * _rows.count(self.rows)))
+        if map.columns > most:
+            sample = _rows.take(self.rows, _rows.draw(_rows.count(self.rows), AXES_ROWS, self.seed))
+            map = map.rotated(principal_axes(map, sample)[0][:, :most])
+        coordinates = BoundCoordinates(self.kernel, map)
+        Z = _rows.map_rows(coordinates, self.rows, map.columns + 1, np.float32, widest=self.kernel.widest)
+        return coordinates, Bounds.of(Z)
 
     def _largest(self, A: Any, k: int) -> tuple[Array, Array]:
         """Return the k training rows with the largest k(a, x) of each row of A, and these values."""
@@ -400,7 +437,7 @@ class Metric:
         return kept
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_kept_searcher"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_kept_searcher", "_bounds")}
 
     def _reorder(self, A: Any, candidates: Array, k: int, by: str = "distance") -> tuple[Array, Array]:
         """Return the k best candidates of each row of A by exact distances or kernel values, and these."""

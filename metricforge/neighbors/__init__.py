@@ -11,8 +11,8 @@ the tiles of `scanning`, with the bounds of `single`; `approximate` the search b
 passes over neighbours of neighbours, with the loops of `hops`; `cell_chunks` both on dask, by the steps of `shards` and
 `hop_chunks`; `index` rows kept for the search of new ones; `candidates` the KD tree and the ranking of
 candidates, `nndescent` NN-descent, `binary` and `bits` the search of packed rows, `chunks` the search of dask rows,
-`graphs` the neighbour graphs, `classes` the nearest rows of the same class and of others, and the rows of others within
-a radius.
+`bounded` the search by lower bounds of other distances, `graphs` the neighbour graphs, `classes` the nearest rows of
+the same class and of others, and the rows of others within a radius.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from .api import (
     search_with_recall,
     tree,
 )
+from .bounded import Bounds
 from .choice import choose
 from .chunks import across
 from .classes import ClassNeighbors, nearest_by_class, other_classes_within
@@ -38,6 +39,7 @@ from .graphs import graph, isolated
 
 __all__ = [
     "METHODS",
+    "Bounds",
     "ClassNeighbors",
     "DistanceBlock",
     "Found",
