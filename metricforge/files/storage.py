@@ -6,6 +6,7 @@ Only names, shapes and types pass through this process.  On a cluster every work
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import secrets
 import shutil
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from ..checks import nearest, whole_number
 from ..errors import InputError, UnknownNameError
 from ..rows import check_memory, cluster
+from ..rows.memory import requested_budget
 from .untrusted import check_array_size, check_distinct, check_regular
 
 Array = NDArray[Any]
@@ -30,12 +32,20 @@ CHUNK_BYTES = 64 * 2**20
 """The default size of a chunk."""
 PARQUET_COPIES = 3
 """Copies of a column while it is read: as decoded, as an array, and among the rows."""
+BATCH_BYTES = 4 * 2**20
+"""Rows of a Parquet file that are decoded at a time; a row group may hold the whole file."""
+ZARR_COPIES = 2
+"""Copies of a chunk of a zarr array while it is read: as decoded, and as rows."""
 
 
 class _Source(Protocol):
     """Reads rows ``start:stop`` inside a task."""
 
     def __call__(self, start: int, stop: int) -> Array: ...
+
+
+_Opened = tuple[_Source, tuple[int, int], np.dtype[Any], int]
+"""What an opener returns: the source, its shape and type, and how many rows are always decoded together."""
 
 
 def open_rows(path: str | os.PathLike[str], *, columns: list[str] | None = None, chunk_rows: int | None = None) -> Any:
@@ -48,7 +58,7 @@ def open_rows(path: str | os.PathLike[str], *, columns: list[str] | None = None,
     columns : list of str, optional
         The columns of a Parquet file, in this order; default: all.
     chunk_rows : int, optional
-        Rows per chunk; default: 64 MiB, or less if the workers have little memory.
+        Rows per chunk; default: 64 MiB, or less if the workers have little memory or the memory budget is small.
 
     Returns
     -------
@@ -68,11 +78,14 @@ def open_rows(path: str | os.PathLike[str], *, columns: list[str] | None = None,
         raise InputError(f"columns selects columns of a Parquet file, but {path.name!r} has no column names")
     if chunk_rows is not None:
         chunk_rows = whole_number(chunk_rows, "chunk_rows", least=1)
-    source, (n, d), dtype = opener(path, columns)
+    source, (n, d), dtype, unit = opener(path, columns)
     if n == 0 or d == 0:
         raise InputError(f"path: {path.name!r} holds {n} rows of {d} columns; give at least one of each")
-    limit = min(CHUNK_BYTES, cluster.task_bytes())
-    step = chunk_rows or max(1, limit // (d * dtype.itemsize))
+    limit, budget = min(CHUNK_BYTES, cluster.task_bytes()), requested_budget()
+    if budget is not None:
+        limit = min(limit, budget // (cluster.TASK_SHARE * cluster.threads()))
+    step = chunk_rows or max(1, limit // (d * dtype.itemsize * unit)) * unit
+    check_memory(min(step, n) * d * dtype.itemsize, f"a chunk of {path.name!r}", "give a smaller chunk_rows")
     if n / step > MOST_CHUNKS:
         raise InputError(
             f"path: {path.name!r} declares {n} rows of {d} columns, which would be {n // step} chunks; if that is what "
@@ -113,14 +126,14 @@ class _Npy:
             return np.array(np.load(self.path, mmap_mode="r")[start:stop])
 
 
-def _open_npy(path: Path, columns: list[str] | None) -> tuple[_Source, tuple[int, int], np.dtype[Any]]:
+def _open_npy(path: Path, columns: list[str] | None) -> _Opened:
     try:
         with path.open("rb") as file:
             check_array_size(file, path.stat().st_size)
         found = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
         raise InputError(f"path: {path.name!r} is not a NumPy file of numbers ({error})") from None
-    return _Npy(str(path.resolve())), _two_axes(found.shape, path), _numeric(found.dtype, path)
+    return _Npy(str(path.resolve())), _two_axes(found.shape, path), _numeric(found.dtype, path), 1
 
 
 # -------------------------------------------------------------------------------------------------------------- parquet
@@ -143,20 +156,28 @@ class _Parquet:
         for file, group, first in self.groups[at:]:
             if first >= stop:
                 break
-            with _on_worker(file):
-                table = pq.ParquetFile(file).read_row_group(group, columns=list(self.columns))
-            a, b = max(start, first), min(stop, first + table.num_rows)
-            part = table.slice(a - first, b - a)
-            for c, name in enumerate(self.columns):
-                values = part.column(name)
-                if values.null_count:
-                    missing = int(np.flatnonzero(values.is_null().to_numpy())[0]) + a
-                    raise InputError(
-                        f"{file!r}, row {missing} (counted from 0): column {name!r} is empty; fill it in, remove the "
-                        "row, or leave the column out"
-                    )
-                result[a - start : b - start, c] = values.to_numpy()
+            with _on_worker(file), pq.ParquetFile(file, buffer_size=2**16) as opened:
+                size = max(1, BATCH_BYTES // (8 * len(self.columns)))
+                for batch in opened.iter_batches(size, [group], list(self.columns)):
+                    a, b = max(start, first), min(stop, first + batch.num_rows)
+                    if a < b:
+                        self._fill(result[a - start : b - start], batch.slice(a - first, b - a), file, a)
+                    first += batch.num_rows
+                    if first >= stop:
+                        break
         return result
+
+    def _fill(self, rows: Array, batch: Any, file: str, start: int) -> None:
+        """Copy a batch, whose first row has the number ``start``."""
+        for c, name in enumerate(self.columns):
+            values = batch.column(name)
+            if values.null_count:
+                missing = int(np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))[0]) + start
+                raise InputError(
+                    f"{file!r}, row {missing} (counted from 0): column {name!r} is empty; fill it in, remove the "
+                    "row, or leave the column out"
+                )
+            rows[:, c] = values.to_numpy(zero_copy_only=False)
 
 
 def parquet_files(path: Path) -> list[Path]:
@@ -208,7 +229,7 @@ def _arrow_dtype(kind: Any) -> np.dtype[Any]:
     return found
 
 
-def _open_parquet(path: Path, columns: list[str] | None) -> tuple[_Source, tuple[int, int], np.dtype[Any]]:
+def _open_parquet(path: Path, columns: list[str] | None) -> _Opened:
     try:
         import pyarrow.parquet as pq
     except ImportError:
@@ -231,7 +252,7 @@ def _open_parquet(path: Path, columns: list[str] | None) -> tuple[_Source, tuple
             groups.append((str(file.resolve()), g, n))
             n += found.metadata.row_group(g).num_rows
     dtype = np.dtype(np.float32 if set(kinds.values()) == {np.dtype(np.float32)} else np.float64)
-    return _Parquet(tuple(groups), tuple(kinds), dtype), (n, len(kinds)), dtype
+    return _Parquet(tuple(groups), tuple(kinds), dtype), (n, len(kinds)), dtype, 1
 
 
 # ----------------------------------------------------------------------------------------------------------------- zarr
@@ -245,10 +266,21 @@ class _Zarr:
         import zarr
 
         with _on_worker(self.path):
-            return np.asarray(zarr.open_array(self.path, mode="r")[start:stop])
+            found = zarr.open_array(self.path, mode="r")
+            height, width = found.shards or found.chunks
+            for i in range(start // height, -(-stop // height)):
+                for j in range(-(-found.shape[1] // width)):
+                    name = found.metadata.encode_chunk_key((i, j))
+                    if not (Path(self.path) / name).is_file():  # zarr would return its fill value
+                        raise InputError(
+                            f"{self.path!r} has no file {name!r}, with rows from {i * height} on; restore it from a "
+                            "copy, or write the array again after zarr.config.set({'array.write_empty_chunks': True}), "
+                            "because zarr leaves out chunks of zeros"
+                        )
+            return np.asarray(found[start:stop])
 
 
-def _open_zarr(path: Path, columns: list[str] | None) -> tuple[_Source, tuple[int, int], np.dtype[Any]]:
+def _open_zarr(path: Path, columns: list[str] | None) -> _Opened:
     try:
         import zarr
     except ImportError:
@@ -257,7 +289,15 @@ def _open_zarr(path: Path, columns: list[str] | None) -> tuple[_Source, tuple[in
         found = zarr.open_array(str(path), mode="r")
     except Exception as error:
         raise InputError(f"path: {path.name!r} is not a zarr array ({error})") from None
-    return _Zarr(str(path.resolve())), _two_axes(found.shape, path), _numeric(np.dtype(found.dtype), path)
+    shape, dtype = _two_axes(found.shape, path), _numeric(np.dtype(found.dtype), path)
+    if min(*found.chunks, *(found.shards or found.chunks)) < 1:
+        raise InputError(f"path: {path.name!r} is not a zarr array (its chunks are {found.chunks})")
+    check_memory(
+        ZARR_COPIES * math.prod(found.chunks) * dtype.itemsize,
+        f"reading {path.name!r}, whose chunks are {found.chunks[0]} × {found.chunks[1]},",
+        "write it again with smaller chunks",
+    )
+    return _Zarr(str(path.resolve())), shape, dtype, min(found.chunks[0], max(1, shape[0]))
 
 
 # -------------------------------------------------------------------------------------------------------------- storing
@@ -383,7 +423,9 @@ def _begin_zarr(X: Any, path: Path, names: tuple[str, ...]) -> tuple[Any, Any]:
     # equal chunks, so that no two tasks write to the same file
     sides = tuple(max(sizes) for sizes in X.chunks)
     X = X.rechunk(sides)
-    zarr.open_array(str(path), mode="w", shape=X.shape, chunks=sides, dtype=X.dtype)
+    # chunks of the fill value are not written, and a reader cannot tell them from lost ones
+    fill = np.iinfo(X.dtype).min if X.dtype.kind == "i" else np.nan if X.dtype.kind == "f" else None
+    zarr.open_array(str(path), mode="w", shape=X.shape, chunks=sides, dtype=X.dtype, fill_value=fill)
     return X, _ZarrWriter(str(path))
 
 

@@ -17,9 +17,10 @@ from ..rows import check_memory
 
 
 def check_regular(path: Path) -> None:
-    """Raise if a path is a pipe, a socket or a device: opening it could wait for ever."""
-    if path.exists() and not (path.is_file() or path.is_dir()):
-        raise InputError(f"{str(path)!r} is a pipe or a device, not a file; copy its content to a file first")
+    """Raise if a path, or an entry of a folder, is a pipe, a socket or a device: opening it could wait for ever."""
+    for entry in [path, *(path.iterdir() if path.is_dir() else ())]:
+        if entry.exists() and not (entry.is_file() or entry.is_dir()):
+            raise InputError(f"{str(entry)!r} is a pipe or a device, not a file; copy its content to a file first")
 
 
 def check_array_size(file: IO[bytes], size: int, *, exact: bool = False) -> None:

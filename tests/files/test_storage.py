@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import dask.array as da
@@ -13,7 +16,7 @@ import pytest
 import zarr
 
 import metricforge as mf
-from metricforge.errors import InputError, UnknownNameError
+from metricforge.errors import InputError, MemoryBudgetError, UnknownNameError
 from metricforge.files import storage
 
 
@@ -168,3 +171,80 @@ def test_an_interrupted_store_ends_its_tasks_and_leaves_nothing(tmp_path, kind):
         signal.signal(signal.SIGALRM, before)
     assert 3 <= len(began) == len(ended) < 20
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_parquet_file_of_one_row_group_is_read_within_the_memory_budget(tmp_path):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "rows.parquet"
+    columns = {f"c{i}": np.tile(np.arange(100.0), 30_000) for i in range(16)}  # 384 MB, in a small file
+    pq.write_table(pa.table(columns), path, row_group_size=3_000_000)
+    code = f"""
+import resource
+import dask, pyarrow.parquet, metricforge as mf
+lazy = mf.open_rows({str(path)!r}).sum(axis=0)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+assert (lazy.compute(scheduler="threads", num_workers=2) == 49.5 * 3_000_000).all()
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+"""
+    environment = os.environ | {"METRICFORGE_MEMORY": "256MB"}
+    run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert not run.returncode, run.stderr
+    assert float(run.stdout) < 200
+
+
+def test_chunks_of_a_zarr_array_are_decoded_once_or_refused(tmp_path, monkeypatch):
+    path, X = tmp_path / "rows.zarr", rows(3000, 100)
+    zarr.create_array(str(path), data=X, chunks=(300, 100))
+    monkeypatch.setenv("METRICFORGE_MEMORY", "10MB")
+    lazy = mf.open_rows(path)
+    assert lazy.numblocks[0] > 1
+    assert not any(size % 300 for size in lazy.chunks[0])
+    np.testing.assert_array_equal(lazy.compute(), X)
+    zarr.create_array(str(tmp_path / "one.zarr"), data=np.tile(X, (4, 1)), chunks=(12_000, 100))
+    with pytest.raises(MemoryBudgetError, match=r"'one.zarr', whose chunks are 12000 × 100, would take 19.2 MB.*sma"):
+        mf.open_rows(tmp_path / "one.zarr")
+    with pytest.raises(MemoryBudgetError, match=r"a chunk of 'rows.npy' would take 16 MB.*give a smaller chunk_rows"):
+        mf.open_rows(write(tmp_path, "npy", rows(20_000, 100)), chunk_rows=20_000)
+
+
+@pytest.mark.parametrize("how", [{}, {"zarr_format": 2}, {"shards": (20, 3)}])
+def test_a_lost_chunk_of_a_zarr_array_is_an_error(tmp_path, how):
+    path = tmp_path / "rows.zarr"
+    zarr.create_array(str(path), data=rows(), chunks=(10, 3), **how)
+    np.testing.assert_array_equal(mf.open_rows(path).compute(), rows())
+    lost = path / ("2.0" if "zarr_format" in how else "c/2/0")
+    lost.unlink()
+    first = 40 if "shards" in how else 20
+    lazy = mf.open_rows(path)
+    with pytest.raises(InputError, match=rf"has no file '{lost.relative_to(path)}', with rows from {first} on"):
+        lazy.compute()
+    os.mkfifo(lost)  # opening it would wait for ever
+    with pytest.raises(InputError, match=r"has no file|is a pipe"):
+        lazy.compute()
+
+
+def test_blocks_of_zeros_are_stored(tmp_path):
+    for dtype in (float, int):
+        path = tmp_path / f"{dtype.__name__}.zarr"
+        storage.store(da.zeros((20, 2), dtype=dtype, chunks=(10, 2)), path, ["a", "b"])
+        assert not mf.open_rows(path).compute().any()
+
+
+@pytest.mark.parametrize("entry", ["zarr.json", "c"])
+def test_a_pipe_in_a_store_is_refused(tmp_path, entry):
+    path = write(tmp_path, "zarr", rows())
+    (path / entry).rename(tmp_path / "old")
+    os.mkfifo(path / entry)
+    with pytest.raises(InputError, match="is a pipe"):
+        mf.open_rows(path)
+
+
+def test_a_zarr_array_of_empty_chunks_is_refused(tmp_path):
+    path = write(tmp_path, "zarr", rows())
+    described = json.loads((path / "zarr.json").read_text())
+    described["chunk_grid"]["configuration"]["chunk_shape"] = [0, 3]
+    (path / "zarr.json").write_text(json.dumps(described))
+    with pytest.raises(InputError, match=r"'rows.zarr' is not a zarr array"):
+        mf.open_rows(path)
