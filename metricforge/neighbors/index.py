@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import shutil
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,10 +27,12 @@ from .contract import Array, Found
 from .partition import BATCH, Cells, index_count, learn_cells, sample_rows
 from .probing import Members, probe
 
-FORMAT = 2
-ARRAYS = ("rows", "bounds", "numbers", "starts", "centres", "groups", "group_starts")
+FORMAT = 3
+ARRAYS = ("rows", "bounds", "numbers", "starts", "centres", "groups", "group_starts", "checksums")
 MAPPED = ("rows", "bounds", "numbers")
 """Arrays that are mapped into memory, not read, when an index is opened."""
+LATER = ("rows", "bounds")
+"""Arrays whose checksums, one for each cell, are compared when a search first reads the cell."""
 DESCRIPTION = "index.json"
 PILOT = 1200
 """Rows whose true neighbours are searched when an index is built: three times those of a search that is done once."""
@@ -54,6 +57,8 @@ class CellIndex:
         The share of the true ``k`` neighbours that these contain, estimated on rows that took no part in the choice.
     k : int
         The number of neighbours for which ``probes`` was chosen.
+    checksums : (C, 2) uint32 array, optional
+        Those of the rows and the bounds of each cell, where they are in a folder.
     """
 
     cells: Cells
@@ -62,6 +67,7 @@ class CellIndex:
     probes: int
     recall: float
     k: int
+    checksums: Array | None = None
 
     @property
     def n(self) -> int:
@@ -84,11 +90,26 @@ class CellIndex:
         with quiet():
             for part in blocks(len(Q), 1, BATCH):
                 probes = self.cells.enough(Q[part], self.probes, np.diff(self.members.starts), k)
+                self._check_cells(probes)
                 near = search_coarse(Q[part], probes, self.members, self.coarse, k)
                 found[0][part], found[1][part] = probe(Q[part], probes, self.members, k) if near is None else near
         if not np.isfinite(found[1]).all():  # rows of a folder are mapped, and not checked when it is opened
             raise ModelFileError("the index holds rows that are not finite, so it is damaged; build it again")
         return found
+
+    def _check_cells(self, probes: Array) -> None:
+        """Raise if the rows of cells that no search has read before are not those that were written."""
+        if self.checksums is None:
+            return
+        cells = probes[probes >= 0]
+        for cell in np.unique(cells[~self._checked[cells]]).tolist():
+            if (_cell_checksums(self, cell) != self.checksums[cell]).any():
+                raise ModelFileError("the index holds damaged rows; build it again")
+            self._checked[cell] = True
+
+    @cached_property
+    def _checked(self) -> Array:
+        return np.zeros(self.cells.count, dtype=bool)
 
     def rows_of(self, numbers: Array) -> Array:
         """Return the indexed rows of these numbers."""
@@ -177,7 +198,7 @@ def build(
         if temporary is None or folder is None:
             return index
         for name, array in _arrays(index).items():
-            if name not in ("rows", "bounds"):
+            if name not in LATER:
                 np.save(temporary / f"{name}.npy", array, allow_pickle=False)
         for written in (stored, bounds):
             written.flush()  # type: ignore[attr-defined]
@@ -199,7 +220,12 @@ def opened(folder: str | os.PathLike[str]) -> tuple[CellIndex, Mapping[str, Any]
     """
     where = Path(folder)
     try:
+        if not (where / DESCRIPTION).is_file():
+            raise ValueError(f"there is no file {DESCRIPTION}")
         described = json.loads((where / DESCRIPTION).read_text())
+        for name in ARRAYS:
+            if not (where / f"{name}.npy").is_file():  # opening a pipe would wait for ever
+                raise ValueError(f"there is no file {name}.npy")
         arrays = {name: np.load(where / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in ARRAYS}
     except Exception as error:  # NumPy raises errors of many types on broken headers
         raise ModelFileError(f"{str(where)!r} has no complete index: {error}; build it again") from None
@@ -212,13 +238,17 @@ def opened(folder: str | os.PathLike[str]) -> tuple[CellIndex, Mapping[str, Any]
                 f"{str(where)!r} has an index of format {described['format']}, and this version reads {FORMAT}; "
                 "build it again"
             )
+        written = described.pop("checksums")
+        for name, checksum in _file_checksums(where, described).items():
+            if written[name] != checksum:
+                raise ValueError(f"{name} is not as it was written")
         cells = Cells(small["centres"], small["groups"], small["group_starts"])
         members = Members(arrays["rows"], arrays["numbers"].view(np.ndarray), small["starts"])
         with quiet():
             middle = cells.centres.mean(axis=0)
         coarse = Coarse(arrays["bounds"].view(np.ndarray), float(described["largest"]), middle)
         numbers = int(described["probes"]), float(described["recall"]), int(described["k"])
-        index = CellIndex(cells, members, coarse, *numbers)
+        index = CellIndex(cells, members, coarse, *numbers, small["checksums"])
         _check(index)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         if isinstance(error, ModelFileError):
@@ -245,10 +275,31 @@ def _check(index: CellIndex) -> None:
         "rows": members.rows.dtype in (np.float32, np.float64),
         "bounds": index.coarse.rows.shape == (n, d + 2) and index.coarse.rows.dtype == np.float32,
         "probes": 1 <= index.probes <= cells.count,
+        "checksums": index.checksums is not None and index.checksums.shape == (cells.count, len(LATER)),
     }
     wrong = [name for name, right in checks.items() if not right]
     if wrong:
         raise ValueError(f"{wrong[0]} does not fit the other parts")
+
+
+def _cell_checksums(index: CellIndex, cell: int) -> Array:
+    """Return the checksums of the rows and the bounds of a cell."""
+    part = slice(*index.members.starts[cell : cell + 2].tolist())
+    read = index.members.rows[part], index.coarse.rows[part]
+    return np.array([zlib.crc32(array.tobytes()) for array in read], dtype=np.uint32)
+
+
+def _file_checksums(folder: Path, described: Mapping[str, Any]) -> dict[str, int]:
+    """Return the checksums of the description, and of the files that are read when an index is opened."""
+    found = {DESCRIPTION: zlib.crc32(json.dumps(described, sort_keys=True).encode())}
+    for name in ARRAYS:
+        if name not in LATER:
+            with (folder / f"{name}.npy").open("rb") as file:
+                checksum = 0
+                while part := file.read(2**20):
+                    checksum = zlib.crc32(part, checksum)
+            found[f"{name}.npy"] = checksum
+    return found
 
 
 def _has_squares(points: Array) -> bool:
@@ -308,10 +359,12 @@ def _empty(folder: Path | None, name: str, shape: tuple[int, int], dtype: Any) -
 
 
 def _arrays(index: CellIndex) -> dict[str, Array]:
-    cells, members = index.cells, index.members
+    cells, members, checksums = index.cells, index.members, index.checksums
+    if checksums is None:
+        checksums = np.array([_cell_checksums(index, cell) for cell in range(cells.count)])
     values = (
         *(members.rows, index.coarse.rows, members.numbers, members.starts),
-        *(cells.centres, cells.groups, cells.starts),
+        *(cells.centres, cells.groups, cells.starts, checksums),
     )
     return dict(zip(ARRAYS, values, strict=True))
 
@@ -342,6 +395,7 @@ def _finish(index: CellIndex, temporary: Path, target: Path, description: Mappin
     """Write the description, and move the folder to its place."""
     figures = {"probes": index.probes, "recall": index.recall, "k": index.k, "largest": index.coarse.largest}
     values = {"format": FORMAT, **figures, **description}
+    values["checksums"] = _file_checksums(temporary, values)
     (temporary / DESCRIPTION).write_text(json.dumps(values, indent=1))
     place = target.resolve()
     if not place.exists():

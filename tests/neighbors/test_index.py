@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -102,7 +104,7 @@ def test_damage_is_named(made, tmp_path):
         index.opened(folder)
     made.save(folder)
     np.save(folder / "starts.npy", np.array([0, 3]))
-    with pytest.raises(ModelFileError, match="starts does not fit"):
+    with pytest.raises(ModelFileError, match=r"starts\.npy is not as it was written"):
         index.opened(folder)
     (folder / "index.json").write_text(json.dumps({"format": 9}))
     with pytest.raises(ModelFileError, match="format 9"):
@@ -137,11 +139,45 @@ def test_parts_that_cannot_be_searched_are_refused(tmp_path, made, what):
 
 
 def test_rows_that_are_not_finite_are_found_when_they_are_searched(tmp_path, made):
-    made.save(tmp_path / "index")
-    array = np.load(tmp_path / "index" / "rows.npy")
-    np.save(tmp_path / "index" / "rows.npy", np.full_like(array, np.nan))
+    rows = np.full_like(made.members.rows, np.nan)
+    replace(made, members=replace(made.members, rows=rows)).save(tmp_path / "index")
     with pytest.raises(ModelFileError, match="not finite"):
         index.opened(tmp_path / "index")[0].search(NEW, 3)
+
+
+FILES = [f"{name}.npy" for name in index.ARRAYS] + [index.DESCRIPTION]
+
+
+def answer(folder):
+    """Return the neighbours of many rows, or None if the index is refused."""
+    try:
+        return index.opened(folder)[0].search(NEW, 5)
+    except ModelFileError:
+        return None
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_damage_changes_no_answer(tmp_path, made, name):
+    made.save(tmp_path / "index")
+    right, path = made.search(NEW, 5), tmp_path / "index" / name
+    content = path.read_bytes()
+    refused = 0
+    for place in np.random.default_rng(0).integers(len(content), size=12).tolist():
+        for damage in (bytes(100), bytes([content[place] ^ 1])):
+            damaged = content[:place] + damage + content[place + len(damage) :]
+            path.write_bytes(damaged[: len(content)])
+            found = answer(tmp_path / "index")
+            refused += found is None
+            if found is not None:
+                np.testing.assert_array_equal(found, right)
+    assert refused
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(ModelFileError, match="build it again"):
+        index.opened(tmp_path / "index")
+    path.unlink()
+    os.mkfifo(path)  # opening it would wait for ever
+    with pytest.raises(ModelFileError, match=f"there is no file {name}"):
+        index.opened(tmp_path / "index")
 
 
 @pytest.mark.parametrize("header", [b"{'descr': '<f8', (", b"{" * 90, b"\xff" * 60])
