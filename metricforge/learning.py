@@ -33,7 +33,7 @@ from .plans import (
 )
 from .problem import Method, Solver
 from .rows import cluster
-from .selection import MOST_ROWS, Candidate, Choice, choose, read_candidate, start_candidate, suited_candidate
+from .selection import Candidate, Choice, choose, read_candidate, start_candidate, suited_candidate
 
 __all__ = [
     "Method",
@@ -90,8 +90,8 @@ def learn(
         How the kernel is represented: see `metricforge.space.represent`.
     selection : {"guard", "off"}
         "guard": with ``method="auto"``, two folds over rows, each a third of them, compare the method with the start on
-        relations that it did not learn from.  Where it is not better, the result is the start itself.  "off": no
-        comparison.
+        relations that it did not learn from.  Where it is not better, the result is the start itself.  Of more than
+        10,000 rows, and of rows on dask, at most 10,000 are drawn for this.  "off": no comparison.
     candidates : sequence, optional
         With ``method="auto"``: the methods to choose from, by name or as a dict such as
         ``{"method": name, option: value}``; the best on held-out relations is taken.  Default: the first choice.
@@ -265,8 +265,4 @@ def _not_checkable(situation: Situation) -> str:
     """Return why no choice is checked on held-out relations; "" if it is."""
     if situation.takes not in ("vectors", "strings"):
         return "the rows are no vectors"
-    if situation.dask:
-        return "the rows are on dask"
-    if situation.n > MOST_ROWS:
-        return f"there are more than {MOST_ROWS:,} rows"
     return ""

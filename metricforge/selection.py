@@ -30,9 +30,11 @@ FOLDS = 3
 CHECKED = 2
 """Folds of `FOLDS` on which "auto" checks its choice: with its fit on all rows it then costs less than four fits."""
 MOST_RELATIONS = 50_000
-"""Relations that folds learn from and score.  Rows are not sampled: with fewer rows, other candidates win."""
+"""Relations that folds learn from and score.  Up to `MOST_ROWS` rows are not sampled: with fewer, other candidates
+win."""
 MOST_ROWS = 10_000
-"""The largest number of rows on which "auto" checks its choice: more rows leave less to check, at a higher cost."""
+"""The largest number of rows on which candidates are compared.  Of more rows some are drawn, so that the comparison
+costs about as much as the fit."""
 SCORED_ROWS = 600
 """Labelled rows of either side that are compared: shares are then accurate to two percent, at a part of the cost of a
 fit."""
@@ -254,8 +256,15 @@ def choose(
     InputError
         If the relations cannot be split or scored, or if every candidate fails.
     """
-    compared = [*candidates, start] if start is not None else list(candidates)
-    with join.progress(f"choosing a method on {_rows.count(rows)} rows") as step:
+    n, folds = _rows.count(rows), f"{CHECKED} folds over rows"
+    with join.progress(f"choosing a method on {n} rows") as step:
+        compared = list(candidates)
+        if n > MOST_ROWS or _rows.is_dask(rows):
+            compared = [_at_full_rank(one, rows, constraint, rank, seed) for one in candidates]
+            drawn = constraint.some_rows(MOST_ROWS, seed=seed)
+            rows, constraint = _rows.take(rows, drawn), constraint[drawn]
+            folds += f", of which {len(drawn):,} of {n:,} were drawn"
+        compared += [start] if start is not None else []
         found = score(compared, rows, constraint, rank=rank, seed=seed, most=CHECKED, step=step)
     base = found.pop() if start is not None else None
     finished = [place for place, one in enumerate(found) if one.scores]
@@ -266,19 +275,32 @@ def choose(
     measured = {"candidates": {one.name: _facts(one) for one in (*found, *([base] if base else []))}}
     if base is None or not base.scores:
         others = "".join(f", {one.name} {_percent(one)}" for one in found if one.scores and one is not best)
-        line = f"chosen: {best.name} ({constraint.score_name} {_percent(best)}{others}; {CHECKED} folds over rows)"
+        line = f"chosen: {best.name} ({constraint.score_name} {_percent(best)}{others}; {folds})"
         return Choice(candidates[place], {"choice": line, **measured})
     gain, error = best.gain(base)
     if guard and gain <= 0:
         line = (
             f"kept the start ({constraint.score_name} {_percent(base)}): {best.name} gained {100 * gain:.1f} ± "
-            f"{100 * error:.1f} points ({CHECKED} folds over rows)"
+            f"{100 * error:.1f} points ({folds})"
         )
         assert start is not None
         return Choice(start, {"choice": line, **measured})
     both = f"{constraint.score_name} {_percent(best)}, the start {_percent(base)}"
-    line = f"chosen: {best.name} ({both}; {CHECKED} folds over rows)"
+    line = f"chosen: {best.name} ({both}; {folds})"
     return Choice(candidates[place], {"choice": line, **measured})
+
+
+def _at_full_rank(one: Candidate, rows: Any, constraint: Constraint, rank: str | int, seed: int) -> Candidate:
+    """Return a candidate with the number of landmarks that it takes on all rows: on fewer rows it would take more."""
+    if (rank if one.rank is None else one.rank) != "auto":
+        return one
+    plan = one.plan
+    try:
+        usable = join.relations(constraint, _rows.count(rows), plan.solver.accepts, seed=seed).usable
+        space = join.make_space(plan.kernel, rows, "auto", seed=seed, method=plan.method, constraint=usable)
+    except (InputError, SolverError):
+        return one  # its fit fails likewise, and says why
+    return replace(one, rank=space.rank) if space.representation == "landmarks" else one
 
 
 def _facts(one: Scored) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import dask.array as da
@@ -93,18 +94,35 @@ def test_an_error_of_every_method_is_that_of_the_first():
         mf.learn(X, np.arange(90))
 
 
-@pytest.mark.parametrize(
-    ("rows", "hints", "method", "reason"),
-    [
-        (lambda: da.from_array(X, chunks=(30, -1)), HINTS["labels"], "kcr", "the rows are on dask"),
-        (lambda: X @ X.T, HINTS["labels"], "kcr", "the rows are no vectors"),
-    ],
-)
-def test_beyond_what_was_measured_nothing_is_checked_and_that_is_said(rows, hints, method, reason):
-    kernel = "precomputed" if "vectors" in reason else None
-    report = mf.learn(rows(), hints, kernel=kernel).report
-    assert report.method == method
-    assert report.choice == f"{method}, the first choice for these rows; not checked, because {reason}"
+def test_a_gram_matrix_is_not_checked_and_that_is_said():
+    report = mf.learn(X @ X.T, HINTS["labels"], kernel="precomputed").report
+    assert report.method == "kcr"
+    assert report.choice == "kcr, the first choice for these rows; not checked, because the rows are no vectors"
+
+
+@pytest.mark.parametrize("kind", HINTS)
+@pytest.mark.parametrize("place", ["memory", "dask"])
+def test_many_rows_are_checked_on_some_of_them(kind, place, plugged, monkeypatch):
+    monkeypatch.setattr(selection, "MOST_ROWS", 60)
+    rows = X if place == "memory" else da.from_array(X, chunks=(30, -1))
+    method = learning.Method(type(HINTS[kind]), mf.kernels.Linear(), Worse(), order=0)
+    with plugged(method={"worse": method}):
+        report = mf.learn(rows, HINTS[kind]).report
+    assert (report.method, report.n) == ("euclidean", 90)
+    assert report.choice.startswith("kept the start (")
+    assert re.search(r" points \(2 folds over rows, of which \d\d of 90 were drawn\)$", report.choice)
+
+
+def test_rows_that_are_drawn_are_learned_from_at_the_rank_of_all_rows(monkeypatch):
+    monkeypatch.setattr(selection, "MOST_ROWS", 300)
+    rng = np.random.default_rng(0)
+    y = np.arange(6000) % 3
+    seen, solve = [], selection.solve
+    monkeypatch.setattr(selection, "solve", lambda *args, **options: seen.append(solve(*args, **options)) or seen[-1])
+    metric = mf.learn(rng.normal(size=(6000, 4)) + 3 * np.eye(3, 4)[y], y, candidates=["kcr"])
+    assert metric.report.representation == "landmarks"
+    assert [one.space.rank for one in seen[::2]] == 2 * [metric.report.rank]
+    assert all(one.space.n == 200 for one in seen)
 
 
 def test_strings_are_checked_as_vectors_are():

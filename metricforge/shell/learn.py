@@ -157,6 +157,8 @@ def _print(result: Result) -> None:
     write_line(f"learned by {facts.method} from {hint.describe()} over {plural(facts.n, 'row')}{width}")
     steps = plural(facts.n_iter, "iteration")
     write_line(f"{facts.status.replace('_', ' ')}: {facts.certificate.describe()}; {steps}, {facts.seconds:.2g} s")
+    if "choice" in facts:
+        write_line(facts.choice)
     shown = facts.held_out_scores
     wide = max((len(text) for text in (*(h.condition for h in after), *(s["what"] for s in shown))), default=0)
     if shown:

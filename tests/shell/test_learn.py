@@ -26,6 +26,7 @@ def test_learn_from_labels_says_what_changed_and_saves(here, capsys):
     assert "metricforge neighbors toy.metric toy.csv" in out
     assert "\r" not in err  # no progress bar outside a terminal
     metric = mf.load("toy.metric")
+    assert metric.report.choice in out
     assert metric.report.columns == tuple(f"f{i}" for i in range(11))
     page = (here / "report.html").read_text()
     assert "metricforge learn toy.csv --label class" in page
