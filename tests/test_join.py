@@ -264,3 +264,15 @@ def test_hints_of_a_foreign_kind_choose_no_components():
             raise InputError("no conversion leads from Ranks")
 
     assert join.contrast(Ranks(np.arange(9) % 2), seed=0) is None
+
+
+@pytest.mark.parametrize("wrap", [np.asarray, list])
+def test_a_bare_y_of_many_fractions_is_no_class_per_row(wrap):
+    y = wrap(np.arange(40) / 8)
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    for call in (mf.learn, mf.compare, mf.MetricLearner().fit):
+        with pytest.raises(InputError, match=r"y holds 35 different numbers.*; give mf\.Targets\(y\).*mf\.Labels\(y\)"):
+            call(X, y)
+    assert join.as_constraint(mf.Labels(y)).size == 40
+    assert join.as_constraint(y, kind=mf.Targets).size == 40
+    assert len(join.as_constraint(np.arange(40) % 20 / 8).classes) == 20

@@ -179,7 +179,7 @@ class Constraint(ComparedByContent, ABC):
         """Return what one bare value per row means to a method for this kind; default: `Labels`."""
         from .labels import Labels
 
-        return Labels(y)
+        return Labels.of_values(y)
 
     @classmethod
     def expect(cls, value: Any, name: str) -> Self:

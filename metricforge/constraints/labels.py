@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,6 +23,8 @@ Array = NDArray[Any]
 
 NEIGHBOURS = 5
 """Number of neighbours in the second of the three accuracies."""
+MOST_NUMBERS = 20
+"""Largest number of distinct values that are not whole in a bare y: more of them are targets, not classes."""
 MOST_GROUPS = 12
 """Largest number of groups in pictures: more colours cannot be distinguished."""
 
@@ -39,7 +42,10 @@ class Labels(Constraint):
     y : array of n values
         Numbers or strings (anything that can be ordered).  NaN and None mean "unlabelled".
     unlabelled : value, optional
-        A further value that means "unlabelled", for instance -1.  By default -1 is a class like any other.
+        A further value that means "unlabelled", for instance -1.  By default -1 is a class like any other; beside two
+        or more whole numbers it is a class with a warning.
+    derived : bool
+        Whether y comes from another Labels, about which the warning was given.
 
     Attributes
     ----------
@@ -60,14 +66,22 @@ class Labels(Constraint):
     dropped: int = 0
     codes: Array = field(init=False)
     classes: Array = field(init=False)
+    derived: InitVar[bool] = False
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, derived: bool) -> None:
         y = as_column(self.y, "y")
         missing = is_missing(y)
         if self.unlabelled is not None:
             missing |= np.asarray([v == self.unlabelled for v in y.tolist()], dtype=bool)
         codes, classes = encode(y, missing, "y")
         freeze(self, y=y, codes=codes, classes=classes)
+        # -1 and 1 are how two classes are often written
+        if not derived and self.unlabelled is None and classes.dtype.kind == "i" and len(classes) > 2 and -1 in classes:
+            warnings.warn(
+                f"y holds -1 in {np.count_nonzero(y == -1)} row(s), which is learned as a class; if it means "
+                "unlabelled, give mf.Labels(y, unlabelled=-1), or leave these cells of a file empty",
+                stacklevel=3,
+            )
 
     @property
     def n(self) -> int:  # type: ignore[override]
@@ -81,12 +95,24 @@ class Labels(Constraint):
 
     def _select(self, rows: Array, position: Array) -> Labels:
         # a label involves one row only: the rows that stay lose nothing, so nothing counts as dropped
-        return Labels(self.y[rows], unlabelled=self.unlabelled, dropped=self.dropped)
+        return Labels(self.y[rows], unlabelled=self.unlabelled, dropped=self.dropped, derived=True)
 
     @classmethod
     def of(cls, y: Any) -> Labels:
         """Return ``y`` itself if it is a Labels, otherwise ``Labels(y)``."""
         return y if isinstance(y, Labels) else Labels(y)
+
+    @classmethod
+    def of_values(cls, y: Any) -> Labels:
+        """Return ``Labels(y)``; an error for fractions of many values, which are a number per row, not classes."""
+        labels = Labels(y)
+        numbers = [v for v in labels.classes.tolist() if isinstance(v, float) and not v.is_integer()]
+        if len(numbers) > MOST_NUMBERS:
+            raise InputError(
+                f"y holds {len(numbers)} different numbers that are not whole, such as {numbers[0]}; give "
+                "mf.Targets(y) for a number per row, or mf.Labels(y) if each is a class"
+            )
+        return labels
 
     @classmethod
     def from_labels(cls, y: Any, *, components: float | None = None, seed: int = 0) -> Labels:
@@ -167,7 +193,7 @@ class Labels(Constraint):
         return self._row_folds(deal(labelled, k, seed, by=by_first_row(self.codes)[labelled]))
 
     def _touching(self, rows: Array) -> Constraint:
-        return HeldOutLabels(self.y, unlabelled=self.unlabelled, dropped=self.dropped, held_out=rows)
+        return HeldOutLabels(self.y, unlabelled=self.unlabelled, dropped=self.dropped, derived=True, held_out=rows)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -183,8 +209,8 @@ class HeldOutLabels(Labels):
 
     held_out: Any = ()
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __post_init__(self, derived: bool) -> None:
+        super().__post_init__(derived)
         freeze(self, held_out=np.array(self.held_out, dtype=bool))
 
     @property
@@ -194,7 +220,11 @@ class HeldOutLabels(Labels):
 
     def _select(self, rows: Array, position: Array) -> HeldOutLabels:
         return HeldOutLabels(
-            self.y[rows], unlabelled=self.unlabelled, dropped=self.dropped, held_out=self.held_out[rows]
+            self.y[rows],
+            unlabelled=self.unlabelled,
+            dropped=self.dropped,
+            derived=True,
+            held_out=self.held_out[rows],
         )
 
     def satisfied(self, distances: Distances) -> tuple[Satisfied, ...]:

@@ -294,3 +294,17 @@ def test_labels_that_have_no_order_are_refused():
     with pytest.raises(InputError, match="y holds values of the type set, which have no order; convert all to str"):
         mf.Labels(y)
     assert mf.Labels([str(sorted(v)) for v in y]).classes.tolist() == ["[1, 2]", "[1]", "[2]", "[3]"]
+
+
+@pytest.mark.parametrize("y", [[-1, 0, 1, 0, 1], np.array([2, -1, -1, 4])])
+def test_minus_one_among_whole_numbers_is_a_class_with_one_warning(y):
+    with pytest.warns(UserWarning, match=r"y holds -1 in \d row\(s\).*mf.Labels\(y, unlabelled=-1\)"):
+        labels = mf.Labels(y)
+    assert -1 in labels.classes
+    assert -1 in labels[np.arange(len(y))].classes  # filterwarnings = error: a part does not warn again
+    assert len(list(mf.Labels(y, unlabelled=-1).folds(2))) == 2
+
+
+@pytest.mark.parametrize("y", [[-1, 1, -1, 1], [-1.0, 0.0, 1.0], ["-1", "0", "1"]])
+def test_minus_one_where_it_is_no_mark_of_unlabelled_rows_is_a_class(y):
+    assert len(mf.Labels(y).classes) == len(set(y))
