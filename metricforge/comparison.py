@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from . import join
 from . import rows as _rows
 from .checks import nearest, whole_number
@@ -72,7 +74,7 @@ def compare(
         raise InputError("X is a dask array; compare on rows in memory, for instance a sample of them")
     relations.check(_rows.count(rows), "constraints")
     with join.progress(f"comparing {len(every)} candidates on {_rows.count(rows)} rows") as step:
-        scored = score(every, rows, relations, rank=rank, seed=seed, folds=folds, step=step)
+        scored = score(every, rows, relations, rank=rank, seed=seed, folds=folds, step=step, balanced=True)
     order = sorted(range(len(every)), key=lambda place: (not scored[place].scores, -scored[place].mean))
     return Comparison(
         tuple(scored[place] for place in order),
@@ -155,7 +157,11 @@ class Comparison:
         )
 
     def records(self) -> list[dict[str, Any]]:
-        """Return a dict for each candidate: name, score, error, seconds, certificate, failure."""
+        """Return a dict for each candidate: name, score, error, seconds, certificate, failure.
+
+        Where the hints name classes, ``balanced`` is the balanced accuracy of the nearest row.
+        """
+        classes = self._classes
         return [
             {
                 "name": one.name,
@@ -164,9 +170,14 @@ class Comparison:
                 "seconds": one.seconds,
                 "certificate": "" if one.certificate is None else one.certificate.describe(),
                 "failure": one.failure,
+                **({"balanced": float(np.mean(one.balanced)) if one.balanced else None} if classes else {}),
             }
             for one in self.scores
         ]
+
+    @property
+    def _classes(self) -> bool:
+        return any(one.balanced for one in self.scores)
 
     def to_frame(self) -> Any:
         """Return a pandas frame with a row for each candidate."""
@@ -192,22 +203,28 @@ class Comparison:
         return ax
 
     def __str__(self) -> str:
-        head = ("candidate", "score %", "± ", "CPU s", "certificate")
+        middle = ("balanced %",) if self._classes else ()
+        head = ("candidate", "score %", "± ", *middle, "CPU s", "certificate")
         lines = [
             (
                 one.name,
                 f"{100 * one.mean:.1f}" if one.scores else "–",
                 f"{100 * one.error:.1f}" if one.scores else "–",
+                *(f"{100 * np.mean(one.balanced):.1f}" if one.balanced else "–" for _ in middle),
                 f"{one.seconds:.2f}",
                 one.failure or ("" if one.certificate is None else one.certificate.describe()),
             )
             for one in self.scores
         ]
-        wide = [max(len(line[place]) for line in (head, *lines)) for place in range(4)]
+        wide = [max(len(line[place]) for line in (head, *lines)) for place in range(len(head) - 1)]
         shown = [
-            f"{line[0]:<{wide[0]}}  " + "  ".join(f"{line[i]:>{wide[i]}}" for i in (1, 2, 3)) + f"  {line[4]}".rstrip()
+            f"{line[0]:<{wide[0]}}  "
+            + "  ".join(f"{text:>{w}}" for text, w in zip(line[1:-1], wide[1:], strict=True))
+            + f"  {line[-1]}".rstrip()
             for line in (head, *lines)
         ]
+        if middle:
+            shown.append("balanced: balanced accuracy of the nearest row")
         note = f"score: {self.constraint.score_name}, mean and standard error of {self.folds} folds over rows"
         return "\n".join([*shown, note])
 

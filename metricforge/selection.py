@@ -74,6 +74,8 @@ class Scored:
         Of the fit of the last fold.
     failure : str
         Why a fit failed; "" if none did.
+    balanced : tuple of float
+        The balanced accuracy of the nearest row, one per fold, where it was asked for and the hints name classes.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Scored:
     seconds: float = 0.0
     certificate: Certificate | None = None
     failure: str = ""
+    balanced: tuple[float, ...] = ()
 
     @property
     def mean(self) -> float:
@@ -171,8 +174,11 @@ def score(
     folds: int = FOLDS,
     most: int | None = None,
     step: Any = None,
+    balanced: bool = False,
 ) -> list[Scored]:
     """Score every candidate on the same folds of checked rows, or on the first ``most`` of these.
+
+    With ``balanced``, balanced accuracies are measured too.
 
     A candidate whose fit fails has no scores but a failure.
 
@@ -190,7 +196,9 @@ def score(
             if step is not None:
                 step(number * len(candidates) + position, used * len(candidates))
             if not found[position].failure:
-                found[position] = _scored(found[position], candidate, part, inside, rows, held_out, rank, seed)
+                found[position] = _scored(
+                    found[position], candidate, part, inside, rows, held_out, rank, seed, balanced
+                )
     return found
 
 
@@ -203,6 +211,7 @@ def _scored(
     held_out: Constraint,
     rank: str | int,
     seed: int,
+    balanced: bool,
 ) -> Scored:
     """Return the scores with one fold more."""
     started = time.process_time()
@@ -215,11 +224,19 @@ def _scored(
     except (InputError, SolverError) as error:
         spent = before.seconds + time.process_time() - started
         return replace(before, scores=(), seconds=spent, failure=f"{type(error).__name__}: {error}")
-    value = held_out.score(_distances(solved.solution.kernel, rows, seed))
+    distances = _distances(solved.solution.kernel, rows, seed)
+    value = held_out.score(distances)
+    parts = [part.share for part in held_out.satisfied(distances) if part.by_class] if balanced else []
     spent = before.seconds + time.process_time() - started
     certificate = solved.solution.certificate
     assert isinstance(certificate, Certificate)
-    return replace(before, scores=(*before.scores, value), seconds=spent, certificate=certificate)
+    return replace(
+        before,
+        scores=(*before.scores, value),
+        seconds=spent,
+        certificate=certificate,
+        balanced=(*before.balanced, *parts),
+    )
 
 
 def _distances(kernel: Kernel, rows: Any, seed: int) -> Distances:

@@ -30,7 +30,7 @@ from .interface import Constraint, Lines, Links
 from .labels import Labels
 from .pairs import Pairs
 from .quadruplets import Quadruplets
-from .scoring import Satisfied, pair_auc, row_auc, separating
+from .scoring import Satisfied, balanced, pair_auc, row_auc, separating
 from .targets import Targets
 from .triplets import Triplets
 from .validation import as_indices, check_n, freeze, row_numbers
@@ -48,6 +48,7 @@ __all__ = [
     "Targets",
     "Triplets",
     "as_indices",
+    "balanced",
     "by_first_row",
     "check_n",
     "chunklets_to_pairs",

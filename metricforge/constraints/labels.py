@@ -16,7 +16,7 @@ from .distances import MOST_RELATIONS, Distances
 from .drawing import draw_components, sample_pairs
 from .indices import by_first_row, deal, draw_groups
 from .interface import Constraint
-from .scoring import Satisfied, row_auc, satisfied_pairs
+from .scoring import Satisfied, balanced, row_auc, satisfied_pairs
 from .validation import as_column, encode, freeze, is_missing, row_values
 
 Array = NDArray[Any]
@@ -138,8 +138,10 @@ class Labels(Constraint):
             )
 
     def describe(self) -> str:
-        """Return the number of labels and classes."""
-        return f"{plural(self.size, 'label')} in {plural(len(self.classes), 'class', 'classes')}"
+        """Return the number of labels and classes, and the share of the largest class."""
+        sizes = np.bincount(self.codes[self.codes >= 0])
+        largest = f" (the largest {100 * sizes.max() / sizes.sum():.1f} %)" if len(sizes) > 1 else ""
+        return f"{plural(self.size, 'label')} in {plural(len(self.classes), 'class', 'classes')}{largest}"
 
     def row_classes(self) -> Labels:
         """Return the labels themselves."""
@@ -155,11 +157,11 @@ class Labels(Constraint):
         for part, D in distances.row_blocks(rows):
             between.add(D, part)
             tally.add(D, codes[part], codes, own=part)
-        if not (tally.total and between.known):
-            return tally.satisfied()
+        if not (counted := tally.satisfied()) or not between.known:
+            return counted
         names = "pairs of one class", "pairs of two classes"
         pairs = satisfied_pairs(between.same, between.different, distances, names, decisive=False)
-        return (*tally.satisfied(), *pairs)
+        return (*counted, *pairs)
 
     def score(self, distances: Distances) -> float:
         """Return the mean accuracy of one and of five nearest neighbours and of triplets, each row left out once."""
@@ -263,7 +265,8 @@ class _Nearest:
     """Counts the rows whose nearest other row has their class, among the rows for which there is such a row."""
 
     def __init__(self) -> None:
-        self.count = self.total = 0
+        self.right: list[Array] = []
+        self.codes: list[Array] = []
 
     def add(self, D: Array, codes: Array, others: Array, own: slice | None = None) -> None:
         """Count a block of distances; ``own`` is the position of its rows among the columns."""
@@ -274,13 +277,15 @@ class _Nearest:
             D[at], same[at] = np.inf, False
         possible = same.any(axis=1)
         nearest = D.argmin(axis=1)[possible]
-        self.count += int((others[nearest] == codes[possible]).sum())
-        self.total += len(nearest)
+        self.right.append(others[nearest] == codes[possible])
+        self.codes.append(codes[possible])
 
     def satisfied(self) -> tuple[Satisfied, ...]:
-        if not self.total:
+        right, codes = (np.concatenate([np.empty(0, int), *part]) for part in (self.right, self.codes))
+        if not len(codes):
             return ()
-        return (Satisfied("rows whose nearest other row is of their class", self.count, self.total),)
+        nearest = Satisfied("rows whose nearest other row is of their class", int(right.sum()), len(right))
+        return nearest, balanced("balanced accuracy of the nearest other row", right.astype(bool), codes)
 
 
 class _Between:

@@ -29,17 +29,38 @@ class Satisfied:
     decisive : bool
         Whether a smaller share after learning means that learning failed.  False for conditions that supplement
         another one.
+    by_class : tuple of (count, total)
+        For a condition on the rows of several classes that count alike, such as a balanced accuracy.
     """
 
     condition: str
     count: int
     total: int
     decisive: bool = True
+    by_class: tuple[tuple[int, int], ...] = ()
 
     @property
     def share(self) -> float:
-        """The fraction satisfied."""
-        return self.count / self.total
+        """The fraction satisfied; of several classes, the mean of their fractions."""
+        return float(np.mean([count / total for count, total in self._groups]))
+
+    @property
+    def error(self) -> float:
+        """The standard error of the share."""
+        shares = [(count / total, total) for count, total in self._groups]
+        return float(np.sqrt(sum(p * (1 - p) / total for p, total in shares)) / len(shares))
+
+    @property
+    def _groups(self) -> tuple[tuple[int, int], ...]:
+        return self.by_class or ((self.count, self.total),)
+
+
+def balanced(condition: str, right: Array, codes: Array) -> Satisfied:
+    """Return the balanced accuracy: the mean over classes of the share of their rows for which ``right`` is True."""
+    totals = np.bincount(codes)
+    counts = np.bincount(codes[right], minlength=len(totals))
+    parts = tuple((int(c), int(t)) for c, t in zip(counts, totals, strict=True) if t)
+    return Satisfied(condition, int(counts.sum()), len(codes), decisive=False, by_class=parts)
 
 
 def separating(similar: Array, dissimilar: Array) -> float:

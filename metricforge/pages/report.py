@@ -218,14 +218,18 @@ def _lines(lines: Sequence[Lines]) -> str:
     return f" Lines join the pairs: solid ones should be short, dashed ones long.{limit}"
 
 
+def _counted(part: Satisfied) -> str:
+    return f"{100 * part.share:.1f} %" if part.by_class else f"{part.count} of {part.total}"
+
+
 def _counts(constraint: Constraint, before: Sequence[Satisfied], after: Sequence[Satisfied]) -> str:
     heading = "<h2>Satisfied relations</h2>"
     if not after:
         why = f"{type(constraint).__name__} has no relation that can be counted, or does not define satisfied()."
         return f"{heading}<p class='soft'>{escape(why)}</p>"
     lines = [
-        f"<tr><td>{escape(a.condition)}</td><td class='number'>{b.count} of {b.total}</td>"
-        f"<td class='number'>{a.count} of {a.total}</td></tr>"
+        f"<tr><td>{escape(a.condition)}</td><td class='number'>{_counted(b)}</td>"
+        f"<td class='number'>{_counted(a)}</td></tr>"
         for b, a in zip(before, after, strict=True)
     ]
     bars = _figure(plotting.RelationsDisplay(after, before).plot(), "satisfied relations before and after learning", "")

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from .. import rows as _rows
 from ..checks import plural
-from ..constraints import Constraint, Labels
+from ..constraints import Constraint, Labels, Satisfied, balanced
 from ..errors import InputError
 from ..files.formats import is_table
 from ..files.table import Table
@@ -40,7 +40,7 @@ def run(args: Namespace) -> None:
     table, hint, flag = read_hinted(metric, args)
     start, n = before(metric), table.rows.shape[0]
     lines = [
-        {"what": a.condition, "before": b.share, "after": a.share, "error": _errors(b.share, a.share, a.total)}
+        _line(b, a)
         for b, a in zip(satisfied(start, table.rows, hint), satisfied(metric, table.rows, hint), strict=True)
     ]
     lines += ranked(metric, start, table, hint, ranked_by(metric, args.by))
@@ -90,15 +90,19 @@ def classified(metric: Metric, start: Metric, table: Table, hint: Constraint) ->
     if drawn:
         scored = np.sort(np.random.default_rng(0).choice(scored, CLASSIFIED, replace=False))
     truth = np.array([str(value) for value in labels.classes.tolist()], dtype=object)[labels.codes[scored]]
-    right: list[tuple[float, float]] = []  # by the nearest row and by the nearest rows, before and after
+    counted: list[list[Satisfied]] = []  # before and after: by the nearest row and by the nearest rows
+    voters = f"{VOTERS} nearest training rows"
     for one in (start, metric):
         found = classify(one, y, table.rows[scored], k=VOTERS)
         names = np.array([str(value) for value in found.classes.tolist()], dtype=object)
-        right.append((float(np.mean(names[found.nearest_codes] == truth)), float(np.mean(names[found.codes] == truth))))
-    lines = []
-    for who, b, a in zip(("nearest training row", f"{VOTERS} nearest training rows"), *right, strict=True):
-        what = f"rows classified right by the {who}"
-        lines.append({"what": what, "before": b, "after": a, "error": _errors(b, a, len(scored))})
+        counted.append([])
+        for who, codes in (("nearest training row", found.nearest_codes), (voters, found.codes)):
+            right = names[codes] == truth
+            counted[-1] += [
+                Satisfied(f"rows classified right by the {who}", int(right.sum()), len(right)),
+                balanced(f"balanced accuracy of the {who}", right, labels.codes[scored]),
+            ]
+    lines = [_line(b, a) for b, a in zip(*counted, strict=True)]
     return lines, CLASSIFIED if drawn else 0
 
 
@@ -124,10 +128,9 @@ def ranked(metric: Metric, start: Metric, table: Table, hint: Constraint, by: An
     ]
 
 
-def _errors(before: float, after: float, total: int) -> tuple[float, float]:
-    """Return the standard errors of two shares."""
-    b, a = (float(np.sqrt(share * (1 - share) / total)) for share in (before, after))
-    return b, a
+def _line(before: Satisfied, after: Satisfied) -> dict[str, Any]:
+    error = (before.error, after.error)
+    return {"what": after.condition, "before": before.share, "after": after.share, "error": error}
 
 
 def same_rows(metric: Metric, table: Table) -> bool:

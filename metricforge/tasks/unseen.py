@@ -135,24 +135,24 @@ def _score(kind: str, found: Sequence[Sequence[tuple[Satisfied, ...]]]) -> Score
     known = [(b, a) for b, a in parts if b is not None and a is not None]
     if not known:
         return None
-    counts = np.array([[b.count, a.count, b.total] for b, a in known], dtype=np.float64)
-    total = counts[:, 2].sum()
-    before, after = counts[:, 0].sum() / total, counts[:, 1].sum() / total
-    shares = counts[:, :2] / counts[:, 2:]
+    totals = np.array([b.total for b, _ in known])
+    total = int(totals.sum())
+    shares = np.array([[b.share, a.share] for b, a in known])
+    before, after = (float(share) for share in totals @ shares / total)
     change = shares[:, 1] - shares[:, 0]
     k = len(known)
     if k > 1:
         errors = shares.std(axis=0, ddof=1) / np.sqrt(k)
         error_of_change = float(change.std(ddof=1) / np.sqrt(k))
     else:
-        errors = np.sqrt(np.array([before * (1 - before), after * (1 - after)]) / total)
+        errors = np.array([part.error for part in known[0]])
         error_of_change = float(np.sqrt((errors**2).sum()))
     return Score(
         kind,
-        float(before),
-        float(after),
+        before,
+        after,
         (float(errors[0]), float(errors[1])),
-        (float(after - before), error_of_change),
-        int(total),
+        (after - before, error_of_change),
+        total,
         k,
     )

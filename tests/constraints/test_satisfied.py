@@ -5,6 +5,7 @@ from __future__ import annotations
 import dask.array as da
 import numpy as np
 import pytest
+from sklearn.metrics import accuracy_score, balanced_accuracy_score
 
 import metricforge as mf
 from metricforge.constraints import separating
@@ -91,3 +92,19 @@ def test_a_sample_stands_for_many_and_dask_says_the_same(rng, monkeypatch):
 def test_wrong_numbers_of_rows_are_refused(rng):
     with pytest.raises(InputError, match="is about 4 rows, but X has 5"):
         satisfied(Linear(), rng.normal(size=(5, 2)), mf.Triplets([(0, 1, 2)], n=4))
+
+
+def test_a_rare_class_counts_as_much_as_the_others_in_the_balanced_accuracy():
+    rng = np.random.default_rng(0)
+    y = np.array([0] * 90 + [1] * 10)
+    X = rng.normal(size=(100, 2))  # knows nothing of the classes
+    labels = mf.Labels(y)
+    assert labels.describe() == "100 labels in 2 classes (the largest 90.0 %)"
+    nearest, balanced = labels.satisfied(mf.constraints.Distances(mf.kernels.Linear(), X))[:2]
+    D = ((X[:, None] - X) ** 2).sum(axis=2) + np.diag([np.inf] * 100)
+    found = y[D.argmin(axis=1)]
+    assert nearest.share == pytest.approx(accuracy_score(y, found))
+    assert balanced.share == pytest.approx(balanced_accuracy_score(y, found))
+    assert balanced.error > nearest.error
+    (line,) = [one for one in mf.tasks.held_out(X, labels, mf.learn) if "balanced" in one.what]
+    assert 0.3 < line.before < 0.7

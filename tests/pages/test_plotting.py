@@ -85,7 +85,7 @@ def test_convergence_draws_the_trace_and_names_the_last_gap():
 def test_relations_draw_a_bar_for_each_kind_before_and_after(learned):
     metric, X, y = learned
     shown = RelationsDisplay.from_metric(metric, X, mf.Labels(y), before=mf.kernels.Linear())
-    assert len(shown.after) == len(shown.before) == 3
+    assert len(shown.after) == len(shown.before) == 4
     assert [round(b.get_width(), 6) for b in shown.ax_.patches] == [
         round(100 * h.share, 6) for h in (*shown.before, *shown.after)
     ]

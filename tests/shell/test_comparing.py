@@ -34,6 +34,8 @@ def test_it_prints_what_python_gives_and_draws_it(capsys, monkeypatch):
     assert run(*words) == 0
     out = capsys.readouterr().out
     assert "candidate" in out
+    assert "in 2 classes (the largest 50.0 %)" in out
+    assert f"  {100 * np.mean(same.scores[0].balanced):.1f}  " in out.splitlines()[3]
     assert f"best: {same.best}" in out
 
 

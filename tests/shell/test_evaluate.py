@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from metricforge_cases.shell import run
+from sklearn.metrics import balanced_accuracy_score
 
 import metricforge as mf
 from metricforge.tasks import classify, held_out
@@ -36,12 +38,13 @@ def test_learn_scores_rows_that_it_held_out(wines, capsys):
     def fit(A, part):
         return mf.learn(A, part, method="krca", kernel="linear", epsilon=0.0)
 
-    (score,) = held_out(X[:120], mf.Labels(y[:120]), fit)
+    score, balanced = held_out(X[:120], mf.Labels(y[:120]), fit)
     assert "on rows held out, 5 folds" in out
     assert f"{100 * score.before:.1f} ± {100 * score.error[0]:.1f} %" in out
     assert f"{100 * score.after:.1f} ± {100 * score.error[1]:.1f} %" in out
+    assert re.search(rf"^balanced accuracy.* {100 * balanced.after:.1f} ± ", out, re.M)
     assert "on the rows learned from" not in out
-    assert mf.load("old.metric").report.held_out_scores == (score.as_dict(),)
+    assert mf.load("old.metric").report.held_out_scores == (score.as_dict(), balanced.as_dict())
     page = Path("r.html").read_text().replace("\u00a0", " ")
     assert f"{100 * score.after:.1f} ± {100 * score.error[1]:.1f} %" in page
     assert "on rows held out (5 folds)" in page
@@ -63,6 +66,11 @@ def test_evaluate_on_a_later_file(wines, capsys):
     for line, k in zip(right, (1, 5), strict=True):
         assert line["after"] == np.mean(classify(metric, y[:120], X[120:], k=k).labels == y[120:])
         assert line["after"] > line["before"]
+    fair = [
+        line["after"] for line in told["scores"] if line["what"].startswith("balanced accuracy of the nearest training")
+    ]
+    guesses = metric.neighbors(X[120:], k=1)[0][:, 0]
+    assert fair == [pytest.approx(balanced_accuracy_score(y[120:], y[:120][guesses]))]
     assert told["notes"] == []
     assert run("evaluate", "old.metric", "old.csv", "--label", "class") == 0
     out = capsys.readouterr().out

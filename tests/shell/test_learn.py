@@ -21,7 +21,7 @@ def test_learn_from_labels_says_what_changed_and_saves(here, capsys):
     typed = ["learn", "toy.csv", "--label", "class", "--drop", "group", "--method", "auto", "--kernel", "linear"]
     assert run(*typed, "-o", "toy.metric", "--report", "report.html") == 0
     out, err = capsys.readouterr()
-    assert "100 labels in 2 classes over 100 rows of 11 features" in out
+    assert "100 labels in 2 classes (the largest 50.0 %) over 100 rows of 11 features" in out
     assert "rows whose nearest other row is of their class" in out
     assert "metricforge neighbors toy.metric toy.csv" in out
     assert "\r" not in err  # no progress bar outside a terminal

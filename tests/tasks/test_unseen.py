@@ -28,7 +28,7 @@ fit = partial(mf.learn, method="krca", kernel="linear", epsilon=0.0)
 
 def test_labels_by_hand(rows):
     X, y = rows
-    (score,) = held_out(X, mf.Labels(y), fit)
+    score, balanced = held_out(X, mf.Labels(y), fit)
     counts = []
     for training, _ in mf.Labels(y).folds(5, 0):
         out = np.setdiff1d(np.arange(60), training)
@@ -39,7 +39,7 @@ def test_labels_by_hand(rows):
     np.testing.assert_allclose((score.before, score.after), counts.mean(axis=0))
     np.testing.assert_allclose(score.error, counts.std(axis=0, ddof=1) / np.sqrt(5))
     np.testing.assert_allclose(score.change[1], np.diff(counts, axis=1).std(ddof=1) / np.sqrt(5))
-    assert (score.total, score.folds) == (60, 5)
+    assert (score.total, score.folds) == (balanced.total, balanced.folds) == (60, 5)
     assert score.after > score.before + 0.2
 
 
@@ -60,8 +60,8 @@ def test_the_rows_held_out_are_not_learned_from(rows):
 def test_one_fold_of_many_rows_and_as_many_as_asked(rows, monkeypatch):
     X, y = rows
     monkeypatch.setattr("metricforge.tasks.unseen.FEW_ROWS", 50)
-    (score,) = held_out(X, mf.Labels(y), fit)
-    assert (score.folds, score.total) == (1, 12)
+    score, balanced = held_out(X, mf.Labels(y), fit)
+    assert (score.folds, score.total) == (balanced.folds, balanced.total) == (1, 12)
     np.testing.assert_allclose(score.error[1], np.sqrt(score.after * (1 - score.after) / 12))
     assert held_out(X, mf.Labels(y), fit, folds=3)[0].folds == 3
 
