@@ -111,11 +111,12 @@ class Targets(Constraint):
         found = np.empty((0, 3), dtype=np.int64)
         if not len(asked) or len(others) < 2:
             return found
-        grain = 1e-12 * float(np.abs(self.y[others]).max())  # rounding must not order equal differences
+        y = self.y / 2  # differences of halves do not overflow
+        grain = 1e-12 * float(np.abs(y[others]).max())  # rounding must not order equal differences
         for _ in range(ROUNDS):
             i = rng.choice(asked, size=size)
             j, k = rng.choice(others, size=(2, size))
-            near, far = np.abs(self.y[i] - self.y[j]), np.abs(self.y[i] - self.y[k])
+            near, far = np.abs(y[i] - y[j]), np.abs(y[i] - y[k])
             swap = near > far
             j, k = np.where(swap, k, j), np.where(swap, j, k)
             keep = (i != j) & (i != k) & (np.abs(far - near) > grain)

@@ -246,9 +246,10 @@ def opened(folder: str | os.PathLike[str]) -> tuple[CellIndex, Mapping[str, Any]
         members = Members(arrays["rows"], arrays["numbers"].view(np.ndarray), small["starts"])
         with quiet():
             middle = cells.centres.mean(axis=0)
-        coarse = Coarse(arrays["bounds"].view(np.ndarray), float(described["largest"]), middle)
-        numbers = int(described["probes"]), float(described["recall"]), int(described["k"])
-        index = CellIndex(cells, members, coarse, *numbers, small["checksums"])
+        largest, recall = (number(described[name], name, least=0) for name in ("largest", "recall"))
+        coarse = Coarse(arrays["bounds"].view(np.ndarray), largest, middle)
+        probes, k = (whole_number(described[name], name) for name in ("probes", "k"))
+        index = CellIndex(cells, members, coarse, probes, number(recall, "recall", most=1), k, small["checksums"])
         _check(index)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         if isinstance(error, ModelFileError):

@@ -71,3 +71,11 @@ def test_bare_values_mean_what_the_method_declares():
 def test_complex_targets_are_refused():
     with pytest.raises(InputError, match=r"^y holds complex numbers; give real ones$"):
         mf.Targets(np.array([1 + 1j, 2.0]))
+
+
+def test_values_near_the_largest_number_are_compared():
+    targets = mf.Targets(np.array([-1.7e308, 0.0, 1.7e308] * 5))
+    T = targets.triples()
+    assert len(T) > 50
+    half = targets.y / 2
+    assert (np.abs(half[T[:, 0]] - half[T[:, 1]]) < np.abs(half[T[:, 0]] - half[T[:, 2]])).all()

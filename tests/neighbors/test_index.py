@@ -186,3 +186,16 @@ def test_a_broken_header_is_refused(tmp_path, made, header):
     (tmp_path / "index" / "numbers.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
     with pytest.raises(ModelFileError, match="no complete index"):
         index.opened(tmp_path / "index")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("k", -5), ("k", 2.5), ("recall", 5), ("recall", "1"), ("largest", 10**400), ("largest", -1), ("probes", "1")],
+)
+def test_numbers_of_a_description_that_cannot_be_are_refused(tmp_path, made, name, value):
+    folder = tmp_path / "index"
+    made.save(folder)
+    described = json.loads((folder / "index.json").read_text())
+    (folder / "index.json").write_text(json.dumps(described | {name: value}))
+    with pytest.raises(ModelFileError, match=f"damaged index: {name} must be"):
+        index.opened(folder)
