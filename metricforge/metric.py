@@ -17,7 +17,7 @@ from . import join, neighbors
 from . import rows as _rows
 from .adapters import Adapter, adapter_of
 from .card import card, lines_of
-from .checks import one_of, shown, whole_number
+from .checks import one_of, plural, shown, whole_number
 from .distances import BoundCoordinates, DistanceBlock, NearestByKernel, PairedDistance, finite_distances
 from .errors import InputError, MissingPluginError, ModelFileError
 from .files import model as modelfile
@@ -453,6 +453,12 @@ class Metric:
     def _check(self, X: Any, name: str) -> Any:
         given, learned = _rows.column_names(X), self.columns
         named = not all(map(str.isdigit, learned))  # columns of a file without a header are numbered
+        missing = [column for column in learned if column not in set(given or learned)]
+        if missing and named:
+            raise InputError(
+                f"{name} lacks {plural(len(missing), 'column')} that the metric was learned on: {_listed(missing)}; "
+                f"add {'it' if len(missing) == 1 else 'them'}, and select {name}[list(metric.columns)]"
+            )
         if given and named and given != learned:
             raise InputError(
                 f"{name} has the columns {_listed(given)}, but the metric was learned on {_listed(learned)}, in that "

@@ -24,7 +24,7 @@ class Plan:
     Attributes
     ----------
     name : str
-        The method.
+        The method, or a solver that was given in place of the method's.
     method : Method
     kernel : Kernel
         The kernel to start from, not yet resolved on rows.
@@ -45,13 +45,15 @@ def resolve(
     method: str, kernel: Any, solver: Solver | str | None = None, options: Mapping[str, Any] | None = None
 ) -> Plan:
     """Resolve a method by name, and a kernel and a solver that may take the place of its own."""
-    found = find_method(method)
+    found, name = find_method(method), method
     own = None if solver is None else find_solver(solver)
     notes: tuple[str, ...] = ()
     if own is not None and type(own) is not type(found.solver):
+        entry = registry.entry_of("solver", type(own))
+        name = type(own).__name__ if entry is None else entry.name
         notes = (f"{type(own).__name__} solves in place of the solver of method {method!r}",)
     chosen = find_kernel(kernel) if kernel is not None else found.kernel
-    return Plan(method, found, chosen, with_options(own or found.solver, options or {}, method), notes)
+    return Plan(name, found, chosen, with_options(own or found.solver, options or {}, method), notes)
 
 
 def start_kernel(kernel: Any, method: Any, X: Any) -> Any:

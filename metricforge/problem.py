@@ -14,10 +14,15 @@ import numpy as np
 
 from .checks import one_of
 from .constraints import Constraint
-from .errors import NotAcceptedError, NotUpdatableError, SolverError
+from .errors import InputError, NotAcceptedError, NotUpdatableError, SolverError
 from .kernels import Kernel
-from .rows import Array, count, is_dask, is_sparse
+from .rows import Array, count, draw, is_dask, is_sparse, quiet, take
 from .space import Size, Space, rows_seconds, space_bytes, space_seconds
+
+MEASURED_ROWS = 100
+"""Rows whose distances are computed to check a learned kernel."""
+INDEFINITE = 1e-6
+"""A squared distance below minus this share of the largest k(x, y) is no rounding."""
 
 
 class Status(StrEnum):
@@ -213,7 +218,7 @@ class Solver(ABC):
         """Return the solution of a problem whose constraint has been checked."""
 
     def solve(self, problem: Problem) -> Solution:
-        """Check the constraint, solve, and raise SolverError if the solution is not finite."""
+        """Check the constraint, solve, and raise if the solution is not finite or has no distances."""
         if not isinstance(problem.constraint, self.accepts):
             wanted = " or ".join(kind.__name__ for kind in self.accepts)
             got = type(problem.constraint).__name__
@@ -222,7 +227,35 @@ class Solver(ABC):
                 f"for instance with constraint.to(mf.{self.accepts[0].__name__}), or choose another method"
             )
         problem.constraint.check(problem.n)
-        return self.checked(self.plain()._solve(problem))
+        solution = self.checked(self.plain()._solve(problem))
+        if not is_dask(problem.rows) and problem.kernel.takes != "gram":
+            self._check_distances(solution.kernel, take(problem.rows, draw(problem.n, MEASURED_ROWS, problem.seed)))
+        return solution
+
+    def _check_distances(self, kernel: Kernel, X: Any) -> None:
+        """Raise unless a learned kernel has finite distances between some of the rows that it was learned from."""
+        name, lowest, reason = type(self).__name__, 0.0, "they overflow"
+        try:
+            with quiet():
+                K = kernel.block(X, X)
+                D = K.diagonal()[:, None] + K.diagonal() - 2.0 * K
+                if D.min() < -INDEFINITE * np.abs(K).max():
+                    lowest = float(D.min())
+                finite = D.max() > 0 or not lowest
+                finite = finite and bool(np.isfinite(kernel.squared_distance(X, X)).all())
+        except InputError as error:
+            finite, reason = False, str(error)
+        if finite:
+            return
+        if lowest:
+            raise SolverError(
+                f"{name} returned an indefinite kernel, with squared distances down to {lowest:.3g} between rows of X; "
+                "project its matrix with mf.psd.project"
+            )
+        raise InputError(
+            f"X: {name} learns distances that cannot be computed ({reason}); rescale X, for instance with "
+            "StandardScaler"
+        )
 
     def plain(self) -> Self:
         """Return this solver with NumPy's numbers in its options as Python's, whose arithmetic does not overflow."""

@@ -257,6 +257,10 @@ def draws_its_own_start(A, k, *, tol, v0, stop):
     return w, V @ np.diag(1 + 1e-9 * np.random.default_rng().random(k))
 
 
+def returns_ones(A, k, *, tol, v0, stop):
+    return np.ones(k), np.ones((A.shape[0], k))
+
+
 def returns_a_vector(A, k, *, tol, v0, stop):
     w, V = lapack(A, k, tol=tol, v0=v0, stop=stop)
     return (w, V) if not stop() else (w, V[:, 0])
@@ -269,6 +273,7 @@ def returns_a_vector(A, k, *, tol, v0, stop):
         (changes_its_start, "changes v0"),
         (draws_its_own_start, "two answers"),
         (returns_a_vector, "V has shape"),
+        (returns_ones, "are not eigenpairs"),
     ],
 )
 def test_the_kit_refuses_eigensolvers(solver, words):

@@ -58,6 +58,8 @@ def test_columns_of_a_frame_are_matched_by_name(tmp_path):
             known.distance(frame[["c", "b", "a"]])
         with pytest.raises(InputError, match=r"select them with A\[list\(metric\.columns\)\]"):
             known.transform(frame.assign(d=0.0))
+        with pytest.raises(InputError, match=r"A lacks 1 column that the metric was learned on: b; add it, and select"):
+            known.distance(frame[["a", "c"]])
         assert known.columns == known.report["columns"] == ("a", "b", "c")
     assert np.array_equal(metric.distance(frame[["c", "b", "a"]][list(metric.columns)]), expected)
     numbered = mf.learn(pd.DataFrame(frame.to_numpy()), np.arange(30) % 2, method="euclidean")

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import metricforge as mf
-from metricforge.errors import NotAcceptedError, NotUpdatableError, SolverError
+from metricforge.errors import InputError, NotAcceptedError, NotUpdatableError, SolverError
 from metricforge.kernels import RBF, Linear
 from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
-from metricforge.space import represent
+from metricforge.space import LearnedKernel, represent
 
 X = np.random.default_rng(0).normal(size=(20, 3))
 PAIRS = mf.Pairs([(0, 2)], [(0, 1)], n=20)
@@ -198,3 +198,39 @@ def test_progress_has_the_documented_signature_and_is_discarded_by_default():
     assert "step(k, total=None, **info)" in Problem.__doc__
     # a function in the class would be documented as a method without its first argument
     assert "step" not in vars(Problem)
+
+
+@dataclass(frozen=True)
+class Weighing(Solver):
+    """Returns the kernel with the matrix weight · I on the features."""
+
+    weight: float = 1.0
+    accepts = (mf.Pairs,)
+
+    def _solve(self, problem):
+        return solution(kernel=LearnedKernel(problem.space.map, self.weight * np.eye(problem.space.map.columns)))
+
+
+@pytest.mark.parametrize(
+    ("weight", "scale", "error", "words"),
+    [
+        (-1.0, 1.0, SolverError, "Weighing returned an indefinite kernel, with squared distances down to -"),
+        (1e250, 1e40, InputError, "X: Weighing learns distances that cannot be computed"),
+    ],
+)
+def test_a_kernel_without_distances_is_refused_by_solve(weight, scale, error, words, plugged):
+    with pytest.raises(error, match=words):
+        Weighing(weight).solve(Problem(represent(Linear(), scale * X), PAIRS))
+    method = Method(mf.Pairs, Linear(), Weighing(weight))
+    with plugged(method={"weighing": method}), pytest.raises(error) as caught:
+        mf.learn(scale * X, PAIRS, method="weighing")
+    assert any("plugin 'plugged'" in note for note in caught.value.__notes__)
+
+
+def test_a_solver_given_by_hand_is_reported_as_itself():
+    llr = mf.learn(X, PAIRS, method="llr").solver
+    assert mf.learn(X, PAIRS, method="idealized", solver=llr).report.method == "llr"
+    for method in ("auto", "idealized"):
+        report = mf.learn(X, PAIRS, method=method, solver=Weighing()).report
+        assert report.method == "Weighing"
+        assert any("Weighing solves in place of the solver of method" in note for note in report.notes)

@@ -168,6 +168,16 @@ class Registry:
                     f"{entry.kind} {entry.name!r} of plugin {entry.plugin!r} is taken by plugin {other.plugin!r}; "
                     "rename it"
                 )
+        # a plugin without a kind of its own may convert to one of a plugin that is loaded later
+        if any(entry.kind == "constraint" for entry in entries):
+            known = [name for kind, name in taken if kind == "constraint"]
+            for entry in (one for one in entries if one.kind == "conversion"):
+                for end in entry.name.split("->"):
+                    if end not in known:
+                        raise _RefusedError(
+                            f"conversion {entry.name!r} names a constraint {end!r}, which is not registered; "
+                            f"{nearest(end, known)}"
+                        )
 
     def _refuse(self, name: str, reason: str, distribution: str, version: str) -> str:
         text = f"plugin {name!r} was refused: {reason}"

@@ -328,3 +328,20 @@ def test_requirements_inside_packages_that_are_not_there():
     registry = Registry(discover=False)
     registry.register(plugin(metricforge_register=metricforge_register), name="mine")
     assert repr(registry.entries("solver")) == "[<solver 'far' from mine, needs nope.sub>]"
+
+
+def test_a_conversion_to_a_kind_under_another_name_is_refused(plugged):
+    class Comparison(mf.Triplets):
+        pass
+
+    def convert(triplets, *, seed):
+        return triplets
+
+    kinds = {"constraint": {"comparison": Comparison}}
+    with (
+        pytest.raises(PluginError, match=r"'triplets->comparisons' names a constraint 'comparisons'.*'comparison'"),
+        plugged(**kinds, conversion={"triplets->comparisons": convert}),
+    ):
+        pass
+    with plugged(**kinds, conversion={"triplets->comparison": convert}):
+        assert isinstance(mf.Triplets([(0, 1, 2)], n=3).to("comparison"), mf.Triplets)

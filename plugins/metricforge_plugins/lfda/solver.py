@@ -146,6 +146,8 @@ def discriminant(Sw: Array, Sb: Array, null: float) -> tuple[Array, Array, int]:
             "y: no class varies (each has one row, or identical rows), so the scatter within classes is 0; label more "
             "rows of each class"
         )
+    if w[-1] < np.finfo(float).tiny:
+        raise InputError("X: its scatter is too small for floating-point numbers; rescale X")
     keep = w > null * w[-1]
     white = U[:, keep] / np.sqrt(w[keep])
     ratios, V = np.linalg.eigh(white.T @ Sb @ white)
