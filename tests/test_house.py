@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 import subprocess
 import sys
 import tomllib
@@ -362,3 +363,17 @@ def test_tracked_files_name_no_machine():
             text = path.read_text(errors="ignore")
             for word in ("/work/", "/root/", "/tmp/"):
                 assert word not in text, f"{name} names {word}"
+
+
+def test_tracked_files_name_no_host_of_a_package_registry():
+    # packages are fetched by name, by the client that the user has set up
+    hosts = re.compile(
+        rb"\b(npmjs\.|yarnpkg\.|pypi\.(?:org|python)|pythonhosted\.|anaconda\.(?:org|com)|crates\.io|rubygems\.org"
+        rb"|cran\.r-project|repo\d?\.maven)"
+    )
+    assert hosts.search(b"https://registry." + b"npmjs" + b".org/a")
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False).stdout
+    for name in filter(None, listed.decode().split("\0")):
+        path = ROOT / name
+        if path.is_file() and (found := hosts.search(path.read_bytes())):
+            raise AssertionError(f"{name} names {found[0].decode()}")
