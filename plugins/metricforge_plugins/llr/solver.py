@@ -30,8 +30,8 @@ DEFINITION = "relative residual of Sv = A⁻¹v and Dv = B⁻¹v along a random 
 class LikelihoodRatio(Solver):
     """Learn M = S⁻¹ − D⁻¹ from similar and dissimilar pairs.
 
-    S and D are the covariances of half the differences φ(x_i) − φ(x_j) of similar and of dissimilar pairs, each shrunk
-    towards a prior with the weight of ``prior`` further pairs:
+    S and D are half the covariances of the differences z = φ(x_i) − φ(x_j) of similar and of dissimilar pairs, each
+    shrunk towards a prior with the weight of ``prior`` further pairs:
 
         S = (Σ_S ½zz' + k₀ S₀) / (N_S + k₀),    D = (Σ_D ½zz' + k₀ D₀) / (N_D + k₀),
 
