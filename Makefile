@@ -3,7 +3,7 @@
 PYTHON ?=
 BIN = .venv/bin
 
-.PHONY: help setup demo quick test docs generated bench lint type fix primme browser clean
+.PHONY: help setup demo quick test docs generated bench campaign mutants lint type fix primme browser clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -34,6 +34,13 @@ bench: setup ## CPU time of everyday calls on HEAD and on BASE=COMMIT, interleav
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	cd benchmarks && ../$(BIN)/asv machine --yes >/dev/null
 	cd benchmarks && ../$(BIN)/asv continuous --interleave-rounds --factor 1.1 --show-stderr $(BASE) HEAD
+
+SEED ?= 1
+campaign: setup ## attack the library with N hostile API calls and files, and fewer of other kinds: SEED=1 N=10000
+	cd tests && ../$(BIN)/python -m campaign --seed $(SEED) --cases $(or $(N),10000)
+
+mutants: setup ## change N lines of numerical code, one at a time; list the changes that no test notices: SEED=1 N=120
+	$(BIN)/python tests/mutants.py --seed $(SEED) --number $(or $(N),120)
 
 lint: setup ## ruff: rules and format; codespell
 	$(BIN)/python -m ruff check .

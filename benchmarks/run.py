@@ -199,9 +199,7 @@ def main() -> int:
         module.add_options(own)
     options = vars(own.parse_args(rest))
     before = round(os.getloadavg()[0], 1)
-    table: Table | None = module.run(quick=args.quick, **options)
-    if table is None:  # the options asked for something else, such as one case of a campaign
-        return 0
+    table: Table = module.run(quick=args.quick, **options)
     load = [before, round(os.getloadavg()[0], 1)]
     content = {
         "name": f"{args.name}-{args.label}" if args.label else args.name,

@@ -50,6 +50,7 @@ SLOW = (
     "benchmarks",
     "classics",
     "test_attacks.py",
+    "test_campaign.py",
     "test_selection.py",
     "shell/test_tables.py",
     "shell/test_evaluate.py",

@@ -1,15 +1,18 @@
 """Attacks on the public API, model files, tables and the environment: counts of outcomes, and all errors found.
 
-``python -m benchmarks.run hostile [--cases N] [--seed S] [--parts api,files]`` runs the campaign.  A case depends
-on its part, seed and number only; ``--replay api:7:1234`` repeats it.  N is the number of API cases and of model files;
-the other parts are scaled with it.  ``--journal FILE`` keeps the outcomes: the same command again continues where it
-stopped, for instance after ``--seconds``, and the table is about all outcomes in the file, by part and seed.
+``make campaign SEED=S N=N`` runs it; ``python -m campaign --seed S --cases N`` in the folder ``tests`` has more
+options.  A case depends on its part, seed and number only; ``--replay api:7:1234`` repeats it.  N is the number of API
+cases and of model files; the other parts are scaled with it.  ``--journal FILE`` keeps the outcomes: the same command
+again continues where it stopped, for instance after ``--seconds``, and the table is about all outcomes in the file, by
+part and seed.
 
 ====================  ==================================================================================================
 ``api``               methods × hints × kernels × options × difficult rows, and the other entries of the API
-``certificates``      objectives, gaps and statuses against feasible points, and against cvxpy with Clarabel
-``invariances``       repetition, order of rows, threads, chunks, sparse rows, files
+``certificates``      objectives, gaps and statuses against feasible points and cvxpy with Clarabel; convergence
+``invariances``       repetition, order of rows, names of classes, units of X and y, threads, chunks, sparse rows, files
 ``files``             model files: damaged, or forged with a valid digest
+``index``             folders of indexes: damaged, also in place
+``answers``           files of answers: two people, answers taken back or lost, lines cut off at any byte
 ``tables``            files of rows and hints, settings and arguments, through the command line
 ``memory``            public calls under a small budget
 ``faults``            signals, full disks, killed workers and schedulers, concurrent threads and processes
@@ -31,23 +34,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..run import Table
 from .trial import GOOD, ORDER, Outcome, Verdict
 from .worker import PARTS, Worker
 
 CASES = 10_000
-QUICK = 0.006
-"""Share of a full run with --quick."""
-SHOWN = 40
-"""Findings listed in the notes of the table; its details have all of them."""
 
 
 @dataclass
 class Campaign:
-    """Outcomes of many cases: ``counts`` by part, ``runs`` and CPU ``seconds`` by part and seed."""
+    """Outcomes of many cases: ``counts`` by part, ``runs``, ``fits`` and CPU ``seconds`` by part and seed."""
 
     counts: dict[str, Counter[Verdict]] = field(default_factory=lambda: defaultdict(Counter))
     runs: dict[tuple[str, str], Counter[Verdict]] = field(default_factory=lambda: defaultdict(Counter))
+    fits: Counter[tuple[str, str]] = field(default_factory=Counter)
     seconds: Counter[tuple[str, str]] = field(default_factory=Counter)
     found: dict[tuple[Verdict, str], list[tuple[str, Outcome, str]]] = field(default_factory=lambda: defaultdict(list))
     figures: dict[str, tuple[float, str]] = field(default_factory=dict)
@@ -56,6 +55,7 @@ class Campaign:
         part, seed, _ = name.split(":")
         self.counts[part][outcome.verdict] += 1
         self.runs[part, seed][outcome.verdict] += 1
+        self.fits[part, seed] += outcome.fitted
         self.seconds[part, seed] += cpu
         for finding in outcome.findings:
             self.found[finding.verdict, finding.site].append((name, outcome, finding.detail))
@@ -82,57 +82,63 @@ class Campaign:
                 "replay": replay,
             }
 
-    def table(self) -> Table:
-        columns = ["part", "seed", "cases", *map(str, ORDER), "CPU s"]
-        table = Table(columns)
-        for (part, seed), counts in self.runs.items():
-            cpu = round(self.seconds[part, seed])
-            table.add(part, seed, counts.total(), *(counts[v] for v in ORDER), cpu)
+    def page(self) -> str:
+        """Return a table of the outcomes by part and seed, and the findings below it."""
         total: Counter[Verdict] = sum(self.counts.values(), Counter())
-        table.add("all", "", total.total(), *(total[v] for v in ORDER), round(self.seconds.total()))
-        return table
+        rows: list[list[Any]] = [["part", "seed", "cases", "fits", *ORDER, "CPU s"]]
+        rows.append(["---"] * len(rows[0]))
+        for (part, seed), counts in self.runs.items():
+            cpu, fits = round(self.seconds[part, seed]), self.fits[part, seed]
+            rows.append([part, seed, counts.total(), fits, *(counts[v] for v in ORDER), cpu])
+        sums = [total.total(), self.fits.total(), *(total[v] for v in ORDER), round(self.seconds.total())]
+        rows.append(["all", "", *sums])
+        lines = ["| " + " | ".join(map(str, row)) + " |" for row in rows]
+        return "\n".join([*lines, "", *(f"- {note}" for note in self.notes())]) + "\n"
+
+    def notes(self) -> Iterator[str]:
+        yield f"a case may take {PARTS['api'].seconds:.0f} s of CPU time; `--replay` runs one again"
+        changes = {name: value for name, (value, _) in self.figures.items() if name.partition(": ")[2] in CHANGES}
+        if changes:
+            worst = sorted(changes.items(), key=lambda item: -item[1])[:6]
+            yield "largest change of a distance: " + ", ".join(f"{name} {value:.1e}" for name, value in worst)
+        added = self.figures.get("MB added by the second half")
+        if added:
+            fits = self.figures["fits of the soak"][0]
+            yield f"soak: {fits:.0f} fits; their second half added {added[0]:.1f} MB, no thread and no open file"
+        for each in self.findings():
+            what = f"{each['verdict']}, {each['cases']} case(s): {each['site']} (`--replay {each['shortest']}`)"
+            yield f"{what}: {each['detail']}"
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the campaign."""
+CHANGES = ("order of rows", "threads", "chunks", "sparse rows", "use in chunks", "use on sparse rows")
+
+
+def main() -> int:
+    """Run the campaign, print its table, and return 1 if there are findings."""
+    parser = argparse.ArgumentParser(prog="python -m campaign", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--cases", type=int, default=CASES, help=f"API cases and model files (default: {CASES})")
     parser.add_argument("--seed", type=int, default=1, help="another seed, other cases")
     parser.add_argument("--parts", default=",".join(PARTS), help="which parts, separated by commas")
     parser.add_argument("--replay", metavar="PART:SEED:NUMBER", help="run one case again and show it")
-    parser.add_argument("--out", metavar="FILE", help="write all findings there, as lines of JSON")
+    parser.add_argument("--page", metavar="FILE", help="write the table and the findings there")
     parser.add_argument("--journal", metavar="FILE", help="keep outcomes there, and skip cases that it has")
     parser.add_argument("--seconds", type=float, help="stop after about this many seconds of wall time")
-
-
-def run(
-    quick: bool,
-    cases: int = CASES,
-    seed: int = 1,
-    parts: str = ",".join(PARTS),
-    replay: str | None = None,
-    out: str | None = None,
-    journal: str | None = None,
-    seconds: float | None = None,
-) -> Table | None:
-    if replay:
-        show(replay)
-        return None
-    campaign = Campaign()
-    end = None if seconds is None else time.monotonic() + seconds
-    with Journal(journal) as kept:
+    arguments = parser.parse_args()
+    if arguments.replay:
+        return int(bool(show(arguments.replay).findings))
+    campaign, seed = Campaign(), arguments.seed
+    end = None if arguments.seconds is None else time.monotonic() + arguments.seconds
+    with Journal(arguments.journal) as kept:
         kept.restore(campaign)
-        for part in parts.split(","):
-            numbers = _numbers(part, QUICK if quick else cases / CASES)
-            left = [number for number in numbers if f"{part}:{seed}:{number}" not in kept.names]
+        for part in arguments.parts.split(","):
+            left = [n for n in _numbers(part, arguments.cases / CASES) if f"{part}:{seed}:{n}" not in kept.names]
             if left and (end is None or time.monotonic() < end):
                 sweep(campaign, part, seed, left, end=end, report=True, journal=kept)
-    found = list(campaign.findings())
-    if out:
-        Path(out).write_text("".join(json.dumps(each) + "\n" for each in found))
-    table = campaign.table()
-    table.notes += notes(campaign, found, seed)
-    table.details = {"findings": found, "figures": campaign.figures}
-    return table
+    page = campaign.page()
+    print(page)
+    if arguments.page:
+        Path(arguments.page).write_text(page)
+    return int(campaign.bad > 0)
 
 
 def _numbers(part: str, share: float) -> range:
@@ -214,26 +220,6 @@ def bounded(part: str, cases: int, seconds: float = 60, *, seed: int = 0) -> Cam
     campaign = Campaign()
     sweep(campaign, part, seed, range(cases), end=time.monotonic() + seconds)
     return campaign
-
-
-def notes(campaign: Campaign, found: list[dict[str, Any]], seed: int) -> list[str]:
-    lines = [f"seed {seed}; a case may take {PARTS['api'].seconds:.0f} s of CPU time; `--replay` runs one again"]
-    changes = {name: value for name, (value, _) in campaign.figures.items() if name.partition(": ")[2] in CHANGES}
-    if changes:
-        worst = sorted(changes.items(), key=lambda item: -item[1])[:6]
-        lines.append("largest change of a distance: " + ", ".join(f"{name} {value:.1e}" for name, value in worst))
-    added = campaign.figures.get("MB added by the second half")
-    if added:
-        fits = campaign.figures["fits of the soak"][0]
-        lines.append(f"soak: {fits:.0f} fits; their second half added {added[0]:.1f} MB, no thread and no open file")
-    for each in found[:SHOWN]:
-        lines.append(f"{each['verdict']}, {each['cases']} case(s): {each['site']} (`--replay {each['shortest']}`)")
-    if len(found) > SHOWN:
-        lines.append(f"and {len(found) - SHOWN} further findings")
-    return lines
-
-
-CHANGES = ("order of rows", "threads", "chunks", "sparse rows", "use in chunks", "use on sparse rows")
 
 
 def show(name: str) -> Outcome:

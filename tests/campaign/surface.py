@@ -36,10 +36,11 @@ def compare(trial: Trial, rng: Rng) -> None:
     """Compare two candidates on few rows."""
     data = _small(rng)
     trial.describe(f"X: {data.description}")
-    hint = hints.draw(rng, data.n) if rng.random() < 0.5 else hints.plain(rng, data.n)
+    hint = hints.draw(rng, data.n) if rng.random() < 0.3 else hints.plain(rng, data.n, "krca")
     constraint = trial.call(f"hint: {hint.description}", hint.make)
-    some = pick(rng, [["euclidean"], ["krca"], ["krca", "euclidean"], ["lfda"], ["nonsense"], [3], [], "krca", [{}]])
-    folds = pick(rng, [2, 2, 2, 3, 1, 0, 10**9, "x"])
+    good = [["euclidean"], ["krca"], ["krca", "euclidean"], ["llr"]]
+    some = pick(rng, [*good * 4, ["lfda"], ["nonsense"], [3], [], "krca", [{}]])
+    folds = pick(rng, [*[2, 2, 3] * 4, 1, 0, 10**9, "x"])
     table = trial.call(
         f"mf.compare(X, hint, candidates={some!r}, folds={folds!r})",
         mf.compare,
@@ -60,7 +61,8 @@ def index(trial: Trial, rng: Rng) -> None:
     data = _small(rng)
     trial.describe(f"X: {data.description}")
     metric = _metric(trial, rng, data)
-    size, recall = pick(rng, NUMBERS), pick(rng, [1.0, 1.0, 0.95, 0.5, 0, -1, 2, float("nan"), "x", None])
+    size = pick(rng, NUMBERS)
+    recall = pick(rng, [*[1.0, 1.0, 0.95, 0.5] * 3, 0, -1, 2, float("nan"), "x", None])
     path = pick(rng, [None, trial.folder / "index", trial.folder / "no" / "folder"])
     made = trial.call(
         f"metric.index(k={size!r}, recall={recall!r}, path={'given' if path else None})",
@@ -244,7 +246,7 @@ def classics(trial: Trial, rng: Rng) -> None:
     data = _small(rng)
     trial.describe(f"X: {data.description}")
     name = pick(rng, CLASSICS)
-    y = hints.LABELS[pick(rng, hints.LABELS)](rng, data.n) if rng.random() < 0.5 else np.arange(data.n) % 2
+    y = hints.LABELS[pick(rng, hints.LABELS)](rng, data.n) if rng.random() < 0.2 else np.arange(data.n) % 2
     cls = getattr(mf.classics, name)
     # without a seed they draw from NumPy's global generator, as scikit-learn's estimators do
     seeded = {"random_state": 0} if "random_state" in signature(cls).parameters else {}

@@ -72,6 +72,8 @@ PARTS = {
     "certificates": Part(600),
     "invariances": Part(600),
     "files": Part(10_000),
+    "index": Part(500),
+    "answers": Part(2_000),
     "tables": Part(750),
     "memory": Part(188, 120, numbered=True, alone=True),
     "faults": Part(60, 180, numbered=True, alone=True),
@@ -88,7 +90,7 @@ class Worker:
     def __init__(self, part: str) -> None:
         self.part = part
         self.process: subprocess.Popen[bytes] | None = None
-        self.folder = tempfile.TemporaryDirectory(prefix="hostile-")
+        self.folder = tempfile.TemporaryDirectory(prefix="campaign-")
         self.lost = 0
         self.cpu = 0.0
 
@@ -96,7 +98,7 @@ class Worker:
         read, write = os.pipe()
         self.log = (Path(self.folder.name) / "log").open("w+b")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.hostile", str(write), self.folder.name, self.part],
+            [sys.executable, "-c", "from campaign.worker import main; main()", str(write), self.folder.name, self.part],
             stdin=subprocess.PIPE,
             stdout=self.log,
             stderr=self.log,
@@ -221,9 +223,10 @@ class Frame:
 def environment(**more: str) -> dict[str, str]:
     """Return the environment variables of the campaign's processes."""
     plain = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    path = os.pathsep.join([str(ROOT), str(ROOT / "plugins"), *filter(None, [os.environ.get("PYTHONPATH")])])
-    own = {"METRICFORGE_MEMORY": str(BUDGET), "METRICFORGE_PROGRESS": "0", "PYTHONPATH": path}
-    return {**os.environ, **plain, **own, **more}
+    own = (ROOT, ROOT / "plugins", ROOT / "tests")
+    path = os.pathsep.join([*map(str, own), *filter(None, [os.environ.get("PYTHONPATH")])])
+    fixed = {"METRICFORGE_MEMORY": str(BUDGET), "METRICFORGE_PROGRESS": "0", "PYTHONPATH": path}
+    return {**os.environ, **plain, **fixed, **more}
 
 
 def cpu_seconds(pid: int) -> float:
@@ -289,7 +292,7 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     logging.getLogger().addHandler(logging.NullHandler())  # logging is allowed
     warm_up()
-    module = import_module(f".{part}", "benchmarks.hostile")
+    module = import_module(f".{part}", "campaign")
     getattr(module, "prepare", lambda _: None)(folder)
     gc.freeze()
     while True:

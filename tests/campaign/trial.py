@@ -60,13 +60,14 @@ class Finding:
 
 @dataclass
 class Outcome:
-    """The result of a case."""
+    """The result of a case; ``fitted``: whether a fit in it succeeded."""
 
     verdict: Verdict
     description: list[str] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     refusal: str = ""
     figures: dict[str, float] = field(default_factory=dict)
+    fitted: bool = False
     seconds: float = 0.0
     peak: int = 0
     poisoned: bool = False
@@ -110,6 +111,8 @@ class Trial:
         Where the case may write files.
     passed : bool
         Whether the main call of the case succeeded; later refusals do not make the case a refusal.
+    fitted : bool
+        Whether a call returned a metric or a fitted estimator.
     poisoned : bool
         Whether the memory of the process may be corrupt, so that it must not run another case.
     """
@@ -120,7 +123,7 @@ class Trial:
         self.findings: list[Finding] = []
         self.refusal = ""
         self.poisoned = False
-        self.passed = False
+        self.passed = self.fitted = False
         self.figures: dict[str, float] = {}
         self.given: list[tuple[np.ndarray, bytes]] = []
         self.file = (folder / DESCRIPTION_FILE).open("w", encoding="utf-8", errors="replace")
@@ -151,7 +154,11 @@ class Trial:
         self.given += [(a, a.tobytes()) for a in (*args, *options.values()) if isinstance(a, np.ndarray)]
         try:
             with self.listening(what):
-                return function(*args, **options)
+                result = function(*args, **options)
+            self.fitted |= (
+                type(result).__name__ == "Metric" or hasattr(result, "metric_") or hasattr(result, "components_")
+            )
+            return result
         except foreign:
             raise Ended from None
         except Ended:
@@ -218,7 +225,7 @@ class Trial:
         self.file.close()
         worst = max((f.verdict for f in self.findings), key=ORDER.index, default=None)
         verdict = worst or (Verdict.REFUSED if self.refusal and not self.passed else Verdict.OK)
-        return Outcome(verdict, self.description, self.findings, self.refusal, self.figures)
+        return Outcome(verdict, self.description, self.findings, self.refusal, self.figures, self.fitted)
 
 
 def _of_library(error: BaseException) -> bool:

@@ -277,22 +277,16 @@ def _junk(rng: Rng, n: int) -> Hint:
     return Hint(junk[what], what)
 
 
-def _later(kind: str, name: str) -> Callable[[Rng, int], Hint]:
-    """Return a function that draws a kind that this version may not have; it then draws pairs."""
+def _quadruplets(rng: Rng, n: int) -> Hint:
+    what = pick(rng, TRIPLES)
+    relations = TRIPLES[what](rng, n, 4)
+    return Hint(lambda: mf.Quadruplets(relations, n=n), f"Quadruplets, {what}")
 
-    def make(rng: Rng, n: int) -> Hint:
-        cls = getattr(mf, kind, None)
-        if cls is None:
-            return _pairs(rng, n)
-        if name == "quadruplets":
-            what = pick(rng, TRIPLES)
-            relations = TRIPLES[what](rng, n, 4)
-            return Hint(lambda: cls(relations, n=n), f"{kind}, {what}")
-        what = pick(rng, LABELS)
-        y = LABELS[what](rng, n)
-        return Hint(lambda: cls(y), f"{kind}, {what}")
 
-    return make
+def _targets(rng: Rng, n: int) -> Hint:
+    what = pick(rng, ["measured", "measured", *LABELS])
+    y = LABELS[what](rng, n)
+    return Hint(lambda: mf.Targets(y), f"Targets, {what}")
 
 
 KINDS: dict[str, list[Callable[[Rng, int], Hint]]] = {
@@ -300,14 +294,23 @@ KINDS: dict[str, list[Callable[[Rng, int], Hint]]] = {
     "chunklets": [_chunklets, _chunklets, _sliced],
     "pairs": [_pairs, _pairs, _sliced],
     "triplets": [_triplets, _triplets, _sliced],
-    "other": [_drawn, _junk, _later("Quadruplets", "quadruplets"), _later("Targets", "targets")],
+    "quadruplets": [_quadruplets],
+    "targets": [_targets],
+    "other": [_drawn, _junk],
 }
-SUITABLE = {"kcr": ("labels", "labels", "other"), "lpdesign": ("labels", "triplets", "triplets", "other")}
+GROUPED = ("labels", "labels", "chunklets", "pairs")
+SUITABLE: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(["idealized", "itml", "krca", "llr", "simplenpkl"], GROUPED),
+    **dict.fromkeys(["kcr", "lfda", "lmnn", "nca"], ("labels",)),
+    **dict.fromkeys(["lpdesign", "relevance"], ("labels", "triplets", "triplets")),
+    "lsml": ("labels", "triplets", "quadruplets", "quadruplets"),
+    "mlkr": ("targets",),
+}
 """Kinds that a method accepts or that are converted, if not all are; others are drawn rarely."""
 
 
 def _kind(rng: Rng, method: str) -> str:
-    suitable = SUITABLE.get(method, tuple(KINDS)) if rng.random() < 0.9 else tuple(KINDS)
+    suitable = SUITABLE.get(method, GROUPED) if rng.random() < 0.95 else tuple(KINDS)
     return str(pick(rng, suitable))
 
 
@@ -316,6 +319,29 @@ def draw(rng: Rng, n: int, method: str = "") -> Hint:
     if rng.random() < 0.25:
         return plain(rng, n, method)
     return pick(rng, KINDS[_kind(rng, method)])(rng, n)
+
+
+VALID = {
+    "labels": ("list", "strings", "half missing", "truth", "dates", "bytes", "category", "objects, some missing"),
+    "pairs": ("of classes", "random", "one of each", "a chain and its ends apart", "whole floats"),
+    "triplets": ("random", "contradictory", "one"),
+}
+
+
+def valid(rng: Rng, n: int, method: str = "") -> Hint:
+    """Draw a valid hint of unusual content: unlabelled rows, few or contradictory relations, odd types."""
+    kind = _kind(rng, method)
+    if kind not in VALID or n < 6:
+        return plain(rng, n, method)
+    what = pick(rng, VALID[kind])
+    if kind == "labels":
+        y = LABELS[what](rng, n)
+        return Hint(lambda: mf.Labels(y), f"Labels, {what}")
+    if kind == "pairs":
+        similar, dissimilar = PAIRS[what](rng, n)
+        return Hint(lambda: mf.Pairs(similar, dissimilar, n=n), f"Pairs, {what}")
+    triples = TRIPLES[what](rng, n, 3)
+    return Hint(lambda: mf.Triplets(triples, n=n), f"Triplets, {what}")
 
 
 def plain(rng: Rng, n: int, method: str = "") -> Hint:
@@ -330,10 +356,10 @@ def plain(rng: Rng, n: int, method: str = "") -> Hint:
         return Hint(lambda: mf.Pairs.from_labels(y, n_pairs=60), "plain Pairs")
     if kind == "triplets":
         return Hint(lambda: mf.Triplets.from_labels(y, n_triplets=60), "plain Triplets")
-    if kind == "other" and rng.random() < 0.5:
+    if kind == "targets":
         values = rng.normal(size=n)
         return Hint(lambda: mf.Targets(values), "plain Targets")
-    if kind == "other" and n >= 4:
+    if kind == "quadruplets" and n >= 4:
         quads = np.stack([rng.permutation(n)[:4] for _ in range(20)])
         return Hint(lambda: mf.Quadruplets(quads, n=n), "plain Quadruplets")
     return Hint(lambda: mf.Labels(y), "plain Labels")

@@ -224,6 +224,28 @@ def draw(rng: Rng, d: int = 3, among: Any = ALL) -> Start:
     return pick(rng, among)(rng, d)
 
 
+def valid(rng: Rng, d: int) -> Start:
+    """Draw a kernel whose parameters are usual and that takes rows of numbers."""
+    gamma = pick(rng, ["median", 0.5, 1e-3, 1e3])
+    makes: dict[str, Callable[[], Any]] = {
+        "Linear()": k.Linear,
+        f"RBF({gamma!r})": lambda: k.RBF(gamma),
+        f"Laplacian({gamma!r})": lambda: k.Laplacian(gamma),
+        f"Cauchy({gamma!r})": lambda: k.Cauchy(gamma),
+        "Polynomial(2, 1.0)": lambda: k.Polynomial(2, 1.0),
+        "Weak(RBF(), feature=0)": lambda: k.Weak(k.RBF(1.0), feature=0),
+        "Linear() + 0.5 * RBF()": lambda: k.Linear() + 0.5 * k.RBF(gamma),
+        "Linear() * RBF()": lambda: k.Linear() * k.RBF(gamma),
+        "Polynomial(3, 1.0).normalized()": lambda: k.Polynomial(3, 1.0).normalized(),
+        "Standardized(Linear())": lambda: k.Standardized(k.Linear()),
+        "RBF(base=Laplacian())": lambda: k.RBF("median", base=k.Laplacian("median")),
+        "Constant, a kernel of our own": Constant,
+        "'rbf'": lambda: "rbf",
+    }
+    what = pick(rng, makes)
+    return Start(makes[what], what, reference="linear" if what == "Linear()" else "")
+
+
 # -------------------------------------------------------------------------------------------------------------- options
 
 WORDS = {
@@ -262,13 +284,25 @@ def fields(method: str) -> dict[str, Any]:
     return {name.removeprefix("solver__"): value for name, value in found.items() if name.startswith("solver__")}
 
 
-def options(rng: Rng, method: str) -> dict[str, Any]:
-    """Draw none, one or a few options, mostly of the right type."""
+def options(rng: Rng, method: str, *, extreme: bool = True) -> dict[str, Any]:
+    """Draw none, one or a few options, mostly of the right type; without ``extreme`` one that is probably valid."""
     if method == "auto" or not (known := fields(method)):
         return {"nonsense": 1} if rng.random() < 0.02 else {}
-    how_many = int(rng.choice([0, 1, 1, 2, 3]))
-    names = [pick(rng, known) for _ in range(how_many)]
+    if not extreme:
+        name = pick(rng, known)
+        return {name: _valid_value(rng, name, known[name])}
+    names = [pick(rng, known) for _ in range(int(rng.choice([0, 1, 1, 2, 3])))]
     return {name: _value(rng, name, known[name]) for name in names}
+
+
+def _valid_value(rng: Rng, name: str, default: Any) -> Any:
+    if name in WORDS:
+        return pick(rng, [value for value in WORDS[name] if isinstance(value, str)] or [default])
+    if isinstance(default, bool):
+        return not default
+    if isinstance(default, int) or name.startswith(("n_", "max_")):
+        return pick(rng, [1, 2, 3, 10, 1000])
+    return pick(rng, [0.01, 0.1, 0.5, 0.9, default]) if isinstance(default, float) else default
 
 
 def _value(rng: Rng, name: str, default: Any) -> Any:

@@ -10,6 +10,8 @@ import numpy as np
 from scipy import sparse
 
 Rng = np.random.Generator
+JUNK: list[Any] = [None, True, -1, 0, 1.5, 10**30, float("nan"), "", "x", "\ud800", [], {}, [1, 2], {"a": 1}, [[]]]
+"""Values of JSON where something else is expected."""
 
 
 @dataclass

@@ -40,17 +40,24 @@ def attack(trial: Trial, rng: Rng) -> None:
 
 
 def learn(trial: Trial, rng: Rng) -> None:
-    """Fit and use a metric with difficult rows, kernels, hints or options, or several of these."""
-    trouble = rng.random(4) < np.array([0.5, 0.45, 0.35, 0.35])
-    if not trouble.any():
-        trouble[rng.integers(4)] = True
-    start = starts.draw(rng, int(rng.integers(1, 5))) if trouble[0] else starts._none(rng, 3)
-    data = rows.draw(rng, start.takes) if trouble[1] else _plain_rows(rng, start.takes)
+    """Fit and use a metric with one difficult element, sometimes two: rows, kernel, hint or options."""
+    trouble = set(rng.choice(["kernel", "rows", "hint", "options"], 1 + (rng.random() < 0.2), replace=False).tolist())
+    extreme = rng.random() < 0.3  # it may be invalid; else it is unusual
+    d = int(rng.integers(1, 5))
+    kernels = (starts.draw if extreme else starts.valid) if "kernel" in trouble else starts._none
+    start = kernels(rng, d)
+    if "rows" in trouble:
+        data = rows.draw(rng, start.takes) if extreme or start.takes != "vectors" else rows.mild(rng)
+    else:
+        data = _plain_rows(rng, start.takes)
     method = pick(rng, [*METHODS, *[m for m in METHODS if m != "euclidean"], "auto"])
-    hint = hints.draw(rng, data.n, method) if trouble[2] else hints.plain(rng, data.n, method)
-    options = starts.options(rng, method) if trouble[3] else {}
-    rank = pick(rng, starts.RANKS) if rng.random() < 0.4 else "auto"
-    seed = pick(rng, starts.SEEDS) if rng.random() < 0.2 else 0
+    if "hint" in trouble:
+        hint = (hints.draw if extreme else hints.valid)(rng, data.n, method)
+    else:
+        hint = hints.plain(rng, data.n, method)
+    options = starts.options(rng, method, extreme=extreme) if "options" in trouble else {}
+    rank = pick(rng, starts.RANKS if extreme else starts.RANKS[:20]) if rng.random() < 0.4 else "auto"
+    seed = pick(rng, starts.SEEDS if extreme else [0, 1, 2**31]) if rng.random() < 0.2 else 0
     trial.describe(f"X: {data.description}")
     constraint = trial.call(f"hint: {hint.description}", hint.make)
     kernel = trial.call(f"kernel: {start.description}", start.make, foreign=(starts.Planted,))
@@ -221,16 +228,18 @@ def learner(trial: Trial, rng: Rng) -> None:
     """Use the scikit-learn estimator: parameters, fit, transform, clone, pickle."""
     from sklearn.base import clone
 
-    data = rows.draw(rng)
-    method = pick(rng, [*METHODS, *METHODS, "auto", "nonsense"])
-    hint = hints.draw(rng, data.n, method) if rng.random() < 0.5 else hints.plain(rng, data.n, method)
+    extreme = int(rng.integers(8))  # which element may be invalid: rows, hint, options, parameters, or none
+    data = rows.draw(rng) if extreme == 0 else rows.mild(rng)
+    method = pick(rng, [*METHODS * 4, "auto", "nonsense"])
+    hint = (hints.draw if extreme == 1 else hints.valid)(rng, data.n, method)
     trial.describe(f"X: {data.description}")
     constraint = trial.call(f"hint: {hint.description}", hint.make)
-    parameters = (
-        {f"solver__{name}": value for name, value in starts.options(rng, method).items()} if method in METHODS else {}
-    )
+    parameters = {}
+    if method in METHODS and rng.random() < 0.5:
+        options = starts.options(rng, method, extreme=extreme == 2)
+        parameters = {f"solver__{name}": value for name, value in options.items()}
     made = trial.call(f"MetricLearner({method!r})", mf.MetricLearner, method=method, random_state=0)
-    if rng.random() < 0.2:
+    if extreme == 3:
         parameters[pick(rng, ["random_state", "rank", "kernel", "solver", "nonsense"])] = pick(rng, [0, "x", -1, 2.5])
     if parameters:
         trial.call(f"set_params({_short(parameters)})", lambda: made.set_params(**parameters))
@@ -251,11 +260,11 @@ def learner(trial: Trial, rng: Rng) -> None:
 
 def rule(trial: Trial, rng: Rng) -> None:
     """Fit and ask the classifier."""
-    data = rows.draw(rng)
-    y = hints.LABELS[pick(rng, hints.LABELS)](rng, data.n) if rng.random() < 0.5 else np.arange(data.n) % 3
+    data = rows.draw(rng) if rng.random() < 0.3 else rows.mild(rng)
+    y = hints.LABELS[pick(rng, hints.LABELS)](rng, data.n) if rng.random() < 0.3 else np.arange(data.n) % 3
     trial.describe(f"X: {data.description}; y: {_short(y)}")
-    radius = pick(rng, ["learned", "learned", 0, 1.0, 1e-300, 1e300, -1, float("nan"), None, "x"])
-    window = pick(rng, ["naive", "gaussian", "epanechnikov", "cauchy", "square", None])
+    radius = pick(rng, [*["learned", 1.0] * 5, 0, 1e-300, 1e300, -1, float("nan"), None, "x"])
+    window = pick(rng, ["naive", "gaussian", "epanechnikov", "cauchy", "square"]) if rng.random() < 0.9 else None
     method = pick(rng, [None, None, "euclidean", "krca"])
     inner = mf.MetricLearner(method=method or "kcr", random_state=0)
     made = trial.call(
@@ -467,8 +476,8 @@ def notation(trial: Trial, rng: Rng) -> None:
     trial.call("mf.learn(X, y, kernel=text)", mf.learn, X, np.arange(8) % 2, method="euclidean", kernel=text)
 
 
-ENTRIES = [*[learn] * 20, *[kernel] * 3, *[constraints] * 2, learner, learner, rule, tasks, tasks, eigen, neighbors]
-ENTRIES += [matrices, update, update, notation, *surface.ENTRIES, *stored.ENTRIES]
+ENTRIES = [*[learn] * 44, *[kernel] * 2, constraints, *[learner] * 3, rule, tasks, eigen, neighbors, matrices]
+ENTRIES += [update, update, notation, *surface.ENTRIES, *stored.ENTRIES]
 
 
 # --------------------------------------------------------------------------------------------------------------- pieces

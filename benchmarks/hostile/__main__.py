@@ -1,5 +1,0 @@
-"""A worker of the campaign: `worker.Worker` starts it."""
-
-from .worker import main
-
-main()
