@@ -77,8 +77,14 @@ def is_missing(values: Array) -> Array:
         return np.isnat(values)
     if values.dtype == object:
         # NaN and NaT differ from themselves; comparing pandas' NA gives no bool
-        return np.asarray([v is None or (v != v) is not False for v in values.tolist()], dtype=bool)
+        return np.asarray([v is None or not _equals(v, v) for v in values.tolist()], dtype=bool)
     return np.zeros(len(values), dtype=bool)
+
+
+def _equals(v: Any, w: Any) -> bool:
+    """Return whether comparing two values gives True, Python's or NumPy's."""
+    equal = v == w
+    return isinstance(equal, bool | np.bool_) and bool(equal)
 
 
 def encode(values: Array, missing: Array, name: str) -> tuple[Array, Array]:

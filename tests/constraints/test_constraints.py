@@ -308,3 +308,17 @@ def test_minus_one_among_whole_numbers_is_a_class_with_one_warning(y):
 @pytest.mark.parametrize("y", [[-1, 1, -1, 1], [-1.0, 0.0, 1.0], ["-1", "0", "1"]])
 def test_minus_one_where_it_is_no_mark_of_unlabelled_rows_is_a_class(y):
     assert len(mf.Labels(y).classes) == len(set(y))
+
+
+@pytest.mark.parametrize("known", [[np.int64(0), np.int64(1)], [np.float64(0), np.float64(1)], [0.5, 1.5]])
+def test_numbers_of_numpy_beside_missing_ones_are_labels(known):
+    assert mf.Labels([*known, None]).codes.tolist() == [0, 1, -1]
+
+
+def test_a_query_gets_as_many_triplets_of_each_relevant_row_as_asked_for():
+    triples = mf.Triplets.from_relevance([0, 5], [[1, 2], [3]], 400, per_pair=7).triples
+    counts = {tuple(pair): int(((triples[:, :2] == pair).all(axis=1)).sum()) for pair in triples[:, :2].tolist()}
+    assert counts == {(0, 1): 7, (0, 2): 7, (5, 3): 7}
+    for query in (0, 5):  # of 400 rows, few are drawn twice
+        others = triples[triples[:, 0] == query, 2]
+        assert len(set(others.tolist())) >= 4

@@ -204,3 +204,12 @@ def test_wide_rows_get_a_ridge_and_a_limit_of_steps():
     assert coordinates(X[:, :1], *target_neighbours(X[:, :1], y, 3), "auto").ridge == 0
     assert solver._most_steps(1140, 819) == solver.LEAST_STEPS
     assert solver._most_steps(500, 10) == solver.MOST_STEPS
+
+
+def test_classes_far_from_each_other_do_not_leave_the_metric_at_zero(rng):
+    """The step to a good scale may end at L = 0, where the gradient vanishes."""
+    y = np.arange(18) % 2
+    for _ in range(4):
+        report = mf.learn(rng.normal(size=(18, 3)) + 6 * y[:, None], y, method="lmnn").report
+        assert report.status == "optimal"
+        assert report.objective < 10  # 243 at L = 0

@@ -24,6 +24,8 @@ MOST = 12_000_000
 """The largest number of pairs of a row and an impostor that are listed: 48 MB, and four times that while they are."""
 WORK = 5e8
 """The same times the directions: what a step computes for these pairs takes up to half a second."""
+COLLAPSED = 1e-3
+"""Share of the unit of a direction (over its standard deviation) below which L counts as 0."""
 STALE = 2.0
 """Pairs that no longer violate the margin are dropped where the list is this many times as long as without them."""
 SAMPLED = 2_000_000
@@ -160,8 +162,10 @@ class Margins:
         The gradient in L vanishes in directions that L does not use, even where a metric should.
         """
         row = np.outer(np.linalg.svd(L)[0][:, -1], direction)
-        sizes = np.linalg.norm(L) / np.sqrt(len(L)) * 2.0 ** np.arange(-6, 3)
-        trials = [L, *(L + size * row for size in sizes)]
+        size, unit = np.linalg.norm(L) / np.sqrt(len(L)), 1 / max(float(np.std(self.F @ direction)), 1e-100)
+        if size < COLLAPSED * unit:  # steps relative to an L that is almost 0 would leave it there
+            size = unit
+        trials = [L, *(L + size * 2.0**power * row for power in range(-6, 3))]
         values = []
         for trial in trials:
             values.append(self.value(trial, width)[0])
