@@ -474,3 +474,33 @@ def test_blocks_against_fixed_rows_are_blocks(rng, others):
 def test_substrings_longer_than_all_strings_are_none():
     for k in (5, 10**400):
         assert Spectrum(k)(["AB", "ABCD"]).tolist() == [[0, 0], [0, 0]]
+
+
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("kernel", KERNELS[:13], ids=str)
+def test_rows_that_stand_several_times_are_one_row(kernel, container, rng):
+    rows = rng.normal(size=(9, 4)) * (rng.random((9, 4)) < 0.7)
+    again = rng.integers(0, 9, size=30)
+    resolved = kernel.resolve(rows)
+    K, D = resolved(container(rows[again])), resolved.distance(container(rows[again]), container(rows[again]))
+    np.testing.assert_allclose(K, resolved(rows)[np.ix_(again, again)], rtol=1e-9, atol=1e-12)
+    truth = resolved.distance(rows, rows)[np.ix_(again, again)]
+    np.testing.assert_allclose(D, truth, rtol=1e-9, atol=1e-7 * float(np.sqrt(np.abs(K).max())))
+
+
+@dataclass(frozen=True)
+class Overflowing(mf.Kernel):
+    """Is infinite, with one sign, between rows of numbers above 1."""
+
+    sign: float
+
+    def block(self, X, Y):
+        return np.where((X[:, :1] > 1) & (Y[:, 0] > 1), self.sign * np.inf, 1.0)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_an_infinite_value_of_either_sign_is_refused(sign):
+    X = np.array([[0.0], [1.5], [2.0]])
+    with pytest.raises(InputError, match="overflows"):
+        Overflowing(sign)(X)
+    assert np.isfinite(Overflowing(sign)(X[:2, :] / 2)).all()

@@ -152,3 +152,11 @@ def test_automatic_bounds_do_not_depend_on_the_order_of_rows(rng):
     place = np.argsort(order)
     moved = mf.Pairs(place[pairs.similar], place[pairs.dissimilar], n=60)
     assert_allclose(mf.learn(X[order], moved, method="itml").report.bounds, found, rtol=1e-12)
+
+
+def test_automatic_bounds_are_about_rows_that_differ(rng):
+    X = rng.normal(size=(12, 2))
+    pairs = mf.Pairs([(0, 1), (2, 3)], [(4, 5), (6, 7)], n=48)
+    D = np.square(X[:, None] - X[None])[np.triu_indices(12, 1)].sum(axis=1)
+    found = mf.learn(np.tile(X, (4, 1)), pairs, method="itml", kernel="linear").report.bounds
+    assert_allclose(found, np.percentile(np.repeat(D, 16), [5, 95]), rtol=1e-9)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metricforge.neighbors import nearest_by_class, other_classes_within
+from metricforge.neighbors import classes, nearest_by_class, other_classes_within
 
 
 def by_hand(Z, codes, query, k, *, same):
@@ -54,3 +54,13 @@ def test_rows_of_other_classes_within_a_radius(n, unit, rng):
     np.testing.assert_array_equal(i[order], expected[0])
     np.testing.assert_array_equal(j[order], expected[1])
     np.testing.assert_allclose(squared[order], D[expected], rtol=1e-9)
+
+
+def test_blocks_in_which_some_rows_ask_for_nothing_are_searched(rng, monkeypatch):
+    monkeypatch.setattr(classes, "BLOCK", 4)
+    Z, codes = rng.normal(size=(24, 2)), np.arange(24) % 2
+    radius = np.where(np.arange(24) % 6 == 0, 9.0, -1.0)
+    parts = [np.column_stack(part[:2]) for part in other_classes_within(Z, codes, radius)]
+    found = set(map(tuple, np.concatenate(parts).tolist()))
+    D = np.square(Z[:, None] - Z[None]).sum(axis=-1)
+    assert found == set(map(tuple, np.argwhere((radius[:, None] > D) & (codes[:, None] != codes)).tolist()))

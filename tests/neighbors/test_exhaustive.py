@@ -23,6 +23,7 @@ from metricforge_cases.neighbors import (
 from scipy import sparse
 
 from metricforge import neighbors
+from metricforge.errors import InputError
 from metricforge.neighbors import exhaustive, tiles
 
 
@@ -173,3 +174,21 @@ def test_lists_are_the_same_to_the_last_bit_whatever_part_of_a_tile_products_fil
     for indices, distances in found[1:]:
         assert np.array_equal(indices, found[0][0])
         assert np.array_equal(distances, found[0][1])
+
+
+@pytest.mark.parametrize("make", [sparse.csr_array, sparse.csr_matrix])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_searches_of_rows_with_few_entries_agree_with_a_naive_sort(make, dtype, rng):
+    """Products of sparse rows give bounds in place of distances: wrong ones lose neighbours here only."""
+    X = sparse.random_array((400, 6000), density=0.004, rng=rng, data_sampler=rng.standard_normal).astype(dtype)
+    for k in (1, 5):
+        indices, distances = neighbors.search(make(X), k, method="exact")
+        expected = naive(X.toarray().astype(np.float64), X.toarray().astype(np.float64), k, exclude_self=True)
+        np.testing.assert_array_equal(indices, expected[0])
+        np.testing.assert_allclose(distances, expected[1], rtol=1e-6)
+
+
+@pytest.mark.parametrize("recall", [0, 1.5, -1])
+def test_a_recall_that_is_no_share_is_refused(recall, rng):
+    with pytest.raises(InputError, match="recall must be a number above 0 and at most 1"):
+        neighbors.search(rng.normal(size=(9, 2)), 2, recall=recall)
