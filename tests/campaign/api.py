@@ -201,6 +201,11 @@ def kernel(trial: Trial, rng: Rng) -> None:
     if not own:
         trial.check(finite(K), Verdict.NAN, "a block of the kernel is not finite", start.description)
     if hasattr(checked, "compute"):
+        whole = in_memory(checked)
+        if start.psd and not own and finite(K):
+            truth = np.asarray(trial.call("kernel of rows in memory", resolved, whole))
+            off, top = float(np.abs(K - truth).max(initial=0)), float(np.abs(truth).max(initial=0))
+            trial.check(off <= 1e-6 * top, Verdict.WRONG, "the kernel of chunks is another", f"{off:.3g}, {top:.3g}")
         return
     D = in_memory(trial.call("kernel.distance(X, X)", resolved.distance, checked, checked, foreign=foreign))
     if not own and start.psd:
@@ -476,7 +481,7 @@ def notation(trial: Trial, rng: Rng) -> None:
     trial.call("mf.learn(X, y, kernel=text)", mf.learn, X, np.arange(8) % 2, method="euclidean", kernel=text)
 
 
-ENTRIES = [*[learn] * 44, *[kernel] * 2, constraints, *[learner] * 3, rule, tasks, eigen, neighbors, matrices]
+ENTRIES = [*[learn] * 48, *[kernel] * 2, constraints, *[learner] * 3, rule, tasks, eigen, neighbors, matrices]
 ENTRIES += [update, update, notation, *surface.ENTRIES, *stored.ENTRIES]
 
 

@@ -1,7 +1,8 @@
 """Fit twice, the second time under a change that must not matter, and compare distances.
 
-Repetition, saving and pickling must reproduce every bit.  The order of rows, threads, chunks and sparse storage may
-change rounding only.
+Repetition, saving and pickling must reproduce every bit.  The order of rows, names of classes, units of X and targets
+(powers of two), rows without labels, threads, chunks and sparse storage may change rounding only.  Half of the second
+fits are on rows in chunks as well.
 """
 
 from __future__ import annotations
@@ -33,11 +34,14 @@ class Change:
         Whether every bit must be the same.
     refit : Metric or None
         What was learned under the change, if something was.
+    same : bool
+        Whether the second fit takes the same steps, as in another unit, so that distances must agree for any method.
     """
 
     distances: Any
     exact: bool = False
     refit: Any = None
+    same: bool = False
 
 
 TOLERANCE = 1e-6
@@ -48,6 +52,11 @@ among several optima (of a linear program): rounding decides where, so two fits 
 STATIONARY = ("mlkr", "nca")
 """Methods whose problem is not convex: rounding may lead to another stationary point, so that only what must reproduce
 every bit, and the use of the metric, is compared."""
+UNIT = ("lpdesign", "lsml", "mlkr", "nca")
+"""Methods that depend on the unit of X under a linear kernel: by penalties, or by where they begin."""
+ALL_ROWS = ("itml", "llr", "lpdesign", "simplenpkl")
+"""Methods that learn something from rows without labels too."""
+REFITS = ("repetition", "unit of X", "unit of targets", "names of classes", "rows without labels")
 TIED = ("lmnn", "simplenpkl")
 """Methods that choose neighbours: integers have ties, which depend on the order of rows."""
 METHODS = {
@@ -82,15 +91,21 @@ class Setting:
     pairs: Any
     triples: Any
     content: str
+    chunks: tuple[int, int] | None = None
+    names: Any = None
+    unit: float = 1.0
 
     def constraint(self, order: Any = None) -> Any:
-        """Return the hint over rows in another order: row ``order[i]`` comes i-th."""
+        """Return the hint over rows in another order: row ``order[i]`` comes i-th.
+
+        ``names`` are the classes by other names, targets are multiplied by ``unit``.
+        """
         n = len(self.y)
         order = np.arange(n) if order is None else order
         place = np.empty(n, dtype=int)
         place[order] = np.arange(n)
         if self.hint == "labels":
-            return mf.Labels(self.y[order])
+            return mf.Labels((self.y if self.names is None else self.names[self.y])[order])
         if self.hint == "chunklets":
             return mf.Chunklets(self.y[order])
         if self.hint == "triplets":
@@ -98,16 +113,21 @@ class Setting:
         if self.hint == "quadruplets":
             return mf.Quadruplets(place[self.triples[:, [0, 1, 0, 2]]], n=n)
         if self.hint == "targets":
-            return mf.Targets(self.y[order] + 0.1 * self.X[order, -1] / np.abs(self.X[:, -1]).max())
+            return mf.Targets(self.unit * (self.y[order] + 0.1 * self.X[order, -1] / np.abs(self.X[:, -1]).max()))
         same = self.y[self.pairs[:, 0]] == self.y[self.pairs[:, 1]]
         return mf.Pairs(place[self.pairs[same]], place[self.pairs[~same]], n=n)
 
-    def learn(self, X: Any = None, order: Any = None) -> Any:
+    def learn(self, X: Any = None, order: Any = None, constraint: Any = None) -> Any:
+        X = self.X if X is None else X
+        if self.chunks is not None:
+            import dask.array as da
+
+            X = da.from_array(np.asarray(X), chunks=self.chunks)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return mf.learn(
-                self.X if X is None else X,
-                self.constraint(order),
+                X,
+                self.constraint(order) if constraint is None else constraint,
                 method=self.method,
                 kernel=self.kernel,
                 seed=0,
@@ -118,7 +138,11 @@ class Setting:
 def draw(rng: Rng) -> Setting:
     """Draw a problem with a unique solution: rows without duplicates, and hints that need no conversion."""
     n, d = int(rng.integers(12, 70)), int(rng.integers(2, 7))
-    y = rng.permutation(np.arange(n) % int(rng.integers(2, 4)))
+    classes = int(rng.integers(2, 4))
+    y = np.arange(n) % classes
+    if rng.random() < 0.3:  # few rows in all classes but one
+        y[3 * classes :] = 0
+    y = rng.permutation(y)
     X = rng.normal(size=(n, d)) + rng.choice([0.5, 1.5]) * rng.normal(size=(4, d))[y]
     method = pick(rng, METHODS)
     content = pick(rng, ["plain", "plain", "half zeros", "timestamps", "offset", "scales"])
@@ -156,6 +180,17 @@ def attack(trial: Trial, rng: Rng) -> None:
     name = pick(rng, CHANGES)
     if "sparse" in name and isinstance(setting.kernel, k.Standardized):
         setting.kernel = None  # does not centre sparse rows, as documented, so it is another kernel there
+    if name == "names of classes" and setting.method != "mlkr":
+        setting.hint = "labels"  # relations are drawn from them, which must not depend on the names
+    if name == "unit of targets":
+        setting.method, setting.hint, setting.options = "mlkr", "targets", {}
+    if name == "unit of X" and setting.method in UNIT and isinstance(setting.kernel, k.Linear):
+        setting.kernel = None
+    if name == "rows without labels":
+        setting.kernel = pick(rng, [k.Linear(), k.RBF(1 / float(setting.X.var(axis=0).sum()))])
+        while setting.method in ALL_ROWS:
+            setting.method = pick(rng, METHODS)
+        setting.hint, setting.options = pick(rng, METHODS[setting.method]), {}
     n, d = setting.X.shape
     content = setting.content
     trial.describe(
@@ -163,16 +198,27 @@ def attack(trial: Trial, rng: Rng) -> None:
     )
     first = trial.call("the first fit", setting.learn)
     truth = in_memory(trial.call("its distances", first.distance, setting.X))
+    if rng.random() < 0.5 and name not in ("sparse rows", "layout"):
+        setting.chunks = int(rng.integers(1, n)), int(rng.integers(1, d + 1))
+        trial.describe(f"the second fit in chunks of {setting.chunks}")
     change = CHANGES[name](trial, setting, first, rng)
     other = np.asarray(in_memory(change.distances), dtype=float)
     top = float(np.abs(truth).max())
     off = float(np.abs(other - truth).max())
     trial.figure(f"{setting.method}: {name}", off / top if top else off)
     site = f"{setting.method}: {name} changes the answer" + (f" ({content})" if content in OFFSET else "")
-    if setting.method in STATIONARY and change.refit is not None and not change.exact:
+    if change.refit is not None:
+        ends = [str(one.report.status) for one in (first, change.refit)]
+        good = ends[0] in ("stalled", "iteration_limit") or ends[1] not in ("stalled", "iteration_limit")
+        trial.check(
+            good, Verdict.CERTIFICATE, f"{setting.method}: with {name} it does not converge", " and ".join(ends)
+        )
+    if change.exact and setting.chunks is not None:
+        change.exact = name not in REFITS
+    if setting.method in STATIONARY and change.refit is not None and not change.exact and not change.same:
         return
     stops = "hinge" in str(setting.options.get("loss")) or setting.method not in CLOSED
-    if change.refit is not None and stops and not change.exact:
+    if change.refit is not None and stops and not change.exact and not change.same:
         if name != "single precision":  # other rows, so another program
             same_optimum(trial, site, first.report, change.refit.report)
         return
@@ -213,7 +259,56 @@ OFFSET = ("timestamps", "offset")
 
 
 def _again(trial: Trial, s: Setting, metric: Any, rng: Rng) -> Change:
-    return Change(trial.call("the same fit again", s.learn).distance(s.X), exact=True)
+    found = trial.call("the same fit again", s.learn)
+    return Change(found.distance(s.X), exact=True, refit=found)
+
+
+def _renamed(trial: Trial, s: Setting, metric: Any, rng: Rng) -> Change:
+    classes = int(s.y.max()) + 1
+    order = rng.permutation(classes)
+    names: list[Callable[[Any], Any]] = [
+        lambda codes: 10 * codes - 7,
+        lambda codes: np.array([f"class {code}" for code in codes.tolist()]),
+        lambda codes: codes / 3,
+        lambda codes: np.array([*codes.tolist(), None], dtype=object)[:-1],
+    ]
+    s.names = pick(rng, names)(order)
+    found = trial.call(f"the fit with classes {s.names.tolist()}", s.learn)
+    in_order = (np.diff(order) > 0).all()
+    return Change(trial.call("its distances", found.distance, s.X), refit=found, exact=bool(in_order))
+
+
+def _unit(trial: Trial, s: Setting, metric: Any, rng: Rng) -> Change:
+    unit = 2.0 ** int(rng.integers(-20, 21))
+    X = unit * s.X
+    found = trial.call(f"the fit on {unit} X", s.learn, X)
+    D, truth = (np.asarray(one) for one in (found.distance(X), metric.distance(s.X)))
+    at = np.unravel_index(truth.argmax(), truth.shape)
+    factor = D[at] / truth[at] if truth[at] > 0 else 1.0  # some metrics measure in the unit of X
+    powers = trial.check(factor > 0, Verdict.WRONG, f"{s.method}: all distances are 0 in another unit", f"unit {unit}")
+    return Change(D / factor if powers else truth, refit=found, same=s.chunks is None)
+
+
+def _target_unit(trial: Trial, s: Setting, metric: Any, rng: Rng) -> Change:
+    s.unit = 2.0 ** int(rng.integers(-150, 151))
+    found = trial.call(f"the fit to {s.unit} y", s.learn)
+    return Change(found.distance(s.X), refit=found, same=s.chunks is None)
+
+
+def _unlabelled(trial: Trial, s: Setting, metric: Any, rng: Rng) -> Change:
+    more, n = int(rng.integers(1, 30)), len(s.y)
+    X = np.vstack([s.X, s.X[rng.integers(0, n, more)] + 0.1 * s.X.std(axis=0) * rng.normal(size=(more, s.X.shape[1]))])
+    c = s.constraint()
+    made: dict[str, Callable[[], Any]] = {
+        "labels": lambda: mf.Labels([*s.y, *[None] * more]),
+        "chunklets": lambda: mf.Chunklets([*s.y, *[None] * more]),
+        "targets": lambda: mf.Targets(np.append(c.y, np.full(more, np.nan))),
+        "pairs": lambda: mf.Pairs(c.similar, c.dissimilar, n=n + more),
+        "triplets": lambda: mf.Triplets(c.triples, n=n + more),
+        "quadruplets": lambda: mf.Quadruplets(s.triples[:, [0, 1, 0, 2]], n=n + more),
+    }
+    found = trial.call(f"the fit with {more} rows that no hint is about", s.learn, X, None, made[s.hint]())
+    return Change(found.distance(s.X), refit=found)
 
 
 def _permuted(trial: Trial, s: Setting, metric: Any, rng: Rng) -> Change:
@@ -288,6 +383,10 @@ def _single(trial: Trial, s: Setting, metric: Any, rng: Rng) -> Change:
 
 CHANGES: dict[str, Callable[[Trial, Setting, Any, Rng], Change]] = {
     "repetition": _again,
+    "names of classes": _renamed,
+    "unit of X": _unit,
+    "unit of targets": _target_unit,
+    "rows without labels": _unlabelled,
     "order of rows": _permuted,
     "threads": _threads,
     "chunks": _chunked,

@@ -232,13 +232,45 @@ def chunked(trial: Trial, rng: Rng) -> None:
     indices, near = trial.call(f"lazy neighbors, k={size}", lambda: tuple(map(in_memory, lazy.neighbors(X, k=size))))
     trial.check(finite(near), Verdict.NAN, "neighbors among chunks: a distance is not finite")
     trial.check(((indices >= 0) & (indices < n)).all(), Verdict.WRONG, "neighbors among chunks that do not exist")
+    truth = np.asarray(in_memory(trial.call("distance of rows in memory", lazy.distance, A)), dtype=float)
+    top = float(truth.max(initial=0)) + 1e-6 * float(np.sqrt(np.abs(in_memory(lazy.kernel(A))).max(initial=0)))
+    notes = " ".join(map(str, lazy.report.get("notes", ())))
+    if not any(word in notes for word in ("digits", "rounding")):
+        off = float(np.abs(D - truth).max(initial=0))
+        trial.check(off <= 1e-5 * top, Verdict.WRONG, "distances of chunks are others", f"by {off:.3g} of {top:.3g}")
+        if size <= n:
+            off = float(np.abs(np.sort(truth, axis=1)[:, :size] - near).max(initial=0))
+            trial.check(off <= 1e-5 * top, Verdict.WRONG, "neighbors among chunks are others", f"{off:.3g}, {top:.3g}")
     path = trial.folder / "lazy.metric"
     trial.call("save", lazy.save, path)
     copy = trial.call("load", mf.load, path)
     again = in_memory(trial.call("distance of the loaded copy", copy.distance, A))
-    here = in_memory(trial.call("distance of rows in memory", lazy.distance, A))
-    trial.check(np.array_equal(again, here), Verdict.WRONG, "a loaded copy of a lazy fit measures other distances")
+    trial.check(np.array_equal(again, truth), Verdict.WRONG, "a loaded copy of a lazy fit measures other distances")
     trial.passed = True
+
+
+def products(trial: Trial, rng: Rng) -> None:
+    """Compute eigenpairs of a symmetric matrix in chunks, by products with its blocks."""
+    import dask.array as da
+    from scipy import sparse
+
+    n, size = int(rng.integers(8, 250)), int(rng.integers(1, 6))
+    A = rng.normal(size=(n, n)) * (rng.random((n, n)) < pick(rng, [0.03, 0.2, 1.0]))
+    A = A + A.T
+    rows, columns = int(rng.integers(3, n + 1)), int(rng.integers(3, n + 1))
+    X = da.from_array(A, chunks=(rows, columns))
+    if rng.random() < 0.5:
+        X = X.rechunk((rows, -1)).map_blocks(sparse.csr_array, dtype=A.dtype)
+    solver = pick(rng, ["auto", "lanczos"])
+    what = f"eigen.top({n} × {n} in chunks {X.chunks}, {size}, solver={solver!r})"
+    found = trial.call(what, mf.eigen.top, X, size, solver=solver)
+    w, V = (np.asarray(in_memory(part)) for part in found)
+    trial.passed = True
+    truth = np.linalg.eigvalsh(A)[::-1][:size]
+    off, top = float(np.abs(w - truth).max()), float(np.abs(A).sum(axis=1).max()) + 1e-300
+    trial.check(off <= 1e-6 * top, Verdict.WRONG, "eigenvalues of chunks are off", f"by {off:.3g}, {top:.3g}")
+    off = float(np.abs(A @ V - V * w).max())
+    trial.check(off <= 1e-5 * top, Verdict.WRONG, "eigenvectors of chunks are off", f"by {off:.3g}, {top:.3g}")
 
 
 def classics(trial: Trial, rng: Rng) -> None:
@@ -265,4 +297,5 @@ def classics(trial: Trial, rng: Rng) -> None:
     trial.passed = True
 
 
-ENTRIES = [compare, index, scores, scores, scores, classics, classics, searching, matching, relevance, chunked]
+ENTRIES = [compare, index, scores, scores, scores, classics, classics, searching, matching, relevance, chunked, chunked]
+ENTRIES += [products]
