@@ -322,3 +322,7 @@ def test_a_query_gets_as_many_triplets_of_each_relevant_row_as_asked_for():
     for query in (0, 5):  # of 400 rows, few are drawn twice
         others = triples[triples[:, 0] == query, 2]
         assert len(set(others.tolist())) >= 4
+
+
+def test_ten_quadruplets_are_drawn_for_each_row():
+    assert mf.Quadruplets.from_labels(np.arange(30) % 3).size == 300

@@ -190,5 +190,6 @@ def test_searches_of_rows_with_few_entries_agree_with_a_naive_sort(make, dtype, 
 
 @pytest.mark.parametrize("recall", [0, 1.5, -1])
 def test_a_recall_that_is_no_share_is_refused(recall, rng):
-    with pytest.raises(InputError, match="recall must be a number above 0 and at most 1"):
-        neighbors.search(rng.normal(size=(9, 2)), 2, recall=recall)
+    for search in (neighbors.search, neighbors.search_with_recall):
+        with pytest.raises(InputError, match="recall must be a number above 0 and at most 1"):
+            search(rng.normal(size=(9, 2)), 2, recall=recall)
