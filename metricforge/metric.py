@@ -55,7 +55,7 @@ BOUND_BYTES = 64 * 2**20
 LEAST_AXES, AXES_ROWS = 16, 2000
 """What the coordinates for these bounds may take, the least number of them, and the rows that they are chosen from."""
 SENT_NEIGHBORS = 10**8
-"""Pairs of rows beyond which a search in memory is sent to an active client: about one second of work."""
+"""Pairs of rows beyond which a search in memory is sent to an active client, and reports progress: about one second."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -211,6 +211,14 @@ class Metric:
             return self._largest(A, k)
         if _rows.is_dask(A):
             return self._search_chunks(self.rows, A, k, method)
+        if n * _rows.count(A) <= SENT_NEIGHBORS:
+            return self._search(A, k, method)
+        with join.progress(f"neighbors of {_rows.count(A)} rows among {n}"):
+            return self._search(A, k, method)
+
+    def _search(self, A: Any, k: int, method: str | Search) -> tuple[Array, Array]:
+        """Return the k nearest training rows of rows in memory."""
+        n = _rows.count(self.rows)
         if _rows.is_dask(self.rows) or (cluster.client() is not None and n * _rows.count(A) > SENT_NEIGHBORS):
             found = self._search_chunks(_rows.spread(self.rows), _rows.spread(A), k, method)
             indices, distances = cluster.compute(*found)

@@ -307,3 +307,15 @@ def test_coordinates_that_overflow_are_an_error(rng):
     for call in (metric.distance, metric.paired_distance):
         with pytest.raises(InputError, match=r"^A: some distances overflow; rescale"):
             call(1e140 * X, 1e140 * X[::-1])
+
+
+def test_a_long_search_reports_progress_from_its_start(plugged, monkeypatch):
+    X, events = points(), []
+    metric = mf.learn(X, np.arange(len(X)) % 2, method="euclidean")
+    with plugged(step=events.append):
+        metric.neighbors(X[:20], k=3)
+        assert not events
+        monkeypatch.setattr("metricforge.metric.SENT_NEIGHBORS", 1000)
+        metric.neighbors(X[:20], k=3)
+    assert events[0].task == f"neighbors of 20 rows among {len(X)}"
+    assert events[-1].done

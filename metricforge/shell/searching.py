@@ -20,6 +20,7 @@ from ..checks import number
 from ..errors import InputError
 from ..files.origin import Origin
 from ..files.table import Table
+from ..join import progress
 from ..metric import EXACT_NEIGHBORS, Metric
 from .apply import ids_of, loaded, origin_of, output, read_for
 
@@ -41,9 +42,13 @@ def neighbors(args: Namespace) -> None:
         own = own_rows(metric, table, args) if args.exclude_self else None
         by = ranked_by(metric, args.by)
         method = search_for(metric, table.rows, args) if args.method == "auto" else args.method
-        found = metric.neighbors(table.rows, k=args.k + (own is not None), method=method, by=by)
-        if own is not None:
-            found = without_own(*found, own)
+        with progress(f"neighbors of {_rows.count(table.rows)} rows among {_rows.count(metric.rows)}"):
+            found = metric.neighbors(table.rows, k=args.k + (own is not None), method=method, by=by)
+            if own is not None:
+                found = without_own(*found, own)
+            if _rows.is_dask(found[0]):  # searched while they are written
+                write_neighbors(args, metric, table, found, by, say_recall(method))
+                return
         write_neighbors(args, metric, table, found, by, say_recall(method))
 
 

@@ -121,3 +121,13 @@ def test_identifiers_that_repeat(here, capsys):
     found[2] = "part.csv"
     assert run(*found) == 2
     assert "'n0' names several training rows" in capsys.readouterr().err
+
+
+def test_neighbours_report_progress_from_the_start(here, plugged):
+    learn("--kernel", "linear", "-o", "toy.metric")
+    events = []
+    with plugged(step=events.append):
+        assert run("neighbors", "toy.metric", "toy.csv", "-k", "3", "-o", "n.csv") == 0
+    n = len(np.load("toy.npy"))
+    assert events[0].task == f"neighbors of {n} rows among {n}"
+    assert events[-1].done
