@@ -20,6 +20,7 @@ from .kernels import Kernel, Standardized
 from .metric import Metric, Report
 from .plans import Plan, declared_methods, find_kernel, with_options
 from .problem import Problem, Solution
+from .rows import cluster
 from .space import BUDGET, FactoredKernel, Size, Space
 
 Array = NDArray[Any]
@@ -91,7 +92,7 @@ def fit(
     choice: Mapping[str, Any] | None = None,
 ) -> Metric:
     """Return the metric that a plan learns on checked rows; ``choice`` are fields of the report on the choice."""
-    n = _rows.count(rows)
+    n, rows = _rows.count(rows), cluster.renamed(rows)
     relations = join.relations(constraints, n, plan.solver.accepts, seed=seed, kind=plan.method.constraint)
     started = time.perf_counter()
     with join.progress(f"{plan.name} on {n} rows") as step:

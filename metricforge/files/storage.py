@@ -91,18 +91,23 @@ def open_rows(path: str | os.PathLike[str], *, columns: list[str] | None = None,
             f"path: {path.name!r} declares {n} rows of {d} columns, which would be {n // step} chunks; if that is what "
             "it holds, give a larger chunk_rows"
         )
-    return _lazy(source, n, d, dtype, step)
+    files = [path, *(path.iterdir() if path.is_dir() else ())]
+    written = [(str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in sorted(files)]
+    return _lazy(source, n, d, dtype, step, written)
 
 
-def _lazy(source: _Source, n: int, d: int, dtype: np.dtype[Any], step: int) -> Any:
-    """Return the array that a source reads, as one layer with one task per chunk, so that dask drops unused chunks."""
+def _lazy(source: _Source, n: int, d: int, dtype: np.dtype[Any], step: int, written: list[Any]) -> Any:
+    """Return the array that a source reads, as one layer with one task per chunk, so that dask drops unused chunks.
+
+    ``written`` enters the keys: a scheduler may still have the chunks of a file that was written again.
+    """
     import dask
     import dask.array as da
     from dask.base import tokenize
     from dask.highlevelgraph import HighLevelGraph
 
     reader = dask.delayed(source, pure=True, traverse=False)
-    name = f"read-{tokenize(reader.key, n, step)}"
+    name = f"read-{tokenize(reader.key, n, step, written)}"
     starts = range(0, n, step)
     tasks = {(name, i, 0): (_read, reader.key, start, min(n, start + step)) for i, start in enumerate(starts)}
     graph = HighLevelGraph.from_collections(name, tasks, dependencies=[reader])

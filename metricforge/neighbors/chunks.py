@@ -61,13 +61,13 @@ def across(
     if join_chunks and X.ndim == 2 and not is_sparse(X._meta):
         X = _joined(X, Q.numblocks[0])
         asked = _split(Q, X.numblocks[0])
-    shard = _Shard(find, k, itself=queries is None)
-    indices, distances = cross(shard, partial(_merged, k=k), asked, X, ((k, np.int64), (k, np.float64)))
+    find_all = _Neighbors(find, k, itself=queries is None)
+    indices, distances = cross(find_all, partial(_merged, k=k), asked, X, ((k, np.int64), (k, np.float64)))
     return indices.rechunk({0: Q.chunks[0]}), distances.rechunk({0: Q.chunks[0]})
 
 
 @dataclass(frozen=True)
-class _Shard:
+class _Neighbors:
     """The search of one chunk of rows for one chunk of queries; indices are row numbers of the whole array."""
 
     find: Callable[..., Found]

@@ -6,7 +6,9 @@ Besides `cluster`, which runs the graphs, this is the only file of the package t
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -151,7 +153,16 @@ def blockwise(call: Any, function: Any, out: str, ends: tuple[tuple[Any, str], .
     # concatenate=None, as in dask's own reductions: only then does dask fuse ``kernel(X).sum(axis=1)`` into one task
     # per block, which returns a few numbers instead of the block
     how |= {"function": node, "concatenate": None, "align_arrays": False, "dtype": dtype, "meta": meta}
+    how["token"] = readable(function)
     return da.blockwise(call, out, where, "".join(rows), *joined, **how)
+
+
+def readable(function: Any) -> str:
+    """Return the name of a function, or of the class of a callable object, for the tasks on dask's dashboard."""
+    while isinstance(function, partial):
+        function = function.func
+    name = getattr(function, "__name__", type(function).__name__).strip("_<>")
+    return re.sub("(?<=[a-z])(?=[A-Z])", "-", name).replace("_", "-").lower()
 
 
 def cross(
@@ -195,25 +206,26 @@ class Graph:
         from dask.base import tokenize
 
         functions = dask.delayed((function, join), pure=True, traverse=False)
-        self.name = f"graph-{tokenize(functions.key, *(a.name for a in arrays))}"
+        self.name = f"{readable(function)}-{tokenize(functions.key, *(a.name for a in arrays))}"
         self.functions, self.sources = functions.key, [functions, *arrays]
         self.tasks: dict[Any, Any] = {}
 
-    def _add(self, *task: Any) -> Any:
-        key = (self.name, len(self.tasks))
+    def _add(self, name: str, *task: Any) -> Any:
+        key = (name, len(self.tasks))
         self.tasks[key] = task
         return key
 
     def call(self, label: str, *args: Any) -> Any:
         """Add a call of the function; ``args`` are keys of chunks, or values, and ``label`` is for error notes."""
-        return self._add(_apply, self.functions, label, *args)
+        return self._add(self.name, _apply, self.functions, label, *args)
 
     def joined(self, results: list[Any]) -> Any:
         """Add the tree that joins results."""
+        name = f"join-{self.name}"
         while len(results) > FAN_IN:
             starts = range(0, len(results), FAN_IN)
-            results = [self._add(_join, self.functions, results[i : i + FAN_IN]) for i in starts]
-        return self._add(_join, self.functions, results)
+            results = [self._add(name, _join, self.functions, results[i : i + FAN_IN]) for i in starts]
+        return self._add(name, _join, self.functions, results)
 
     def _high(self, name: str, tasks: dict[Any, Any]) -> Any:
         from dask.highlevelgraph import HighLevelGraph
@@ -254,11 +266,12 @@ class Tasks:
 
         self.steps = dask.delayed(steps, pure=True, traverse=False)
         self.sources = [self.steps, *sources]
-        self.name = f"tasks-{tokenize(self.steps.key, [s.__dask_keys__() for s in sources])}"
+        self.token = tokenize(self.steps.key, [s.__dask_keys__() for s in sources])
+        self.name = f"{readable(steps)}-{self.token}"
         self.tasks: dict[Any, Any] = {}
 
-    def _add(self, *task: Any) -> Any:
-        key = (self.name, len(self.tasks))
+    def _add(self, name: str, *task: Any) -> Any:
+        key = (f"{name}-{self.token}", len(self.tasks))
         self.tasks[key] = task
         return key
 
@@ -268,11 +281,11 @@ class Tasks:
 
     def add(self, step: str, *args: Any) -> Any:
         """Add a call of a step and return its key; ``args`` are keys, lists of keys, or values."""
-        return self._add(_step, self.steps.key, step, *args)
+        return self._add(step, _step, self.steps.key, step, *args)
 
     def entry(self, key: Any, i: int) -> Any:
         """Add the i-th entry of what a task returns."""
-        return self._add(operator.getitem, key, i)
+        return self._add("entry", operator.getitem, key, i)
 
     def _values(self, keys: list[Any]) -> list[Any]:
         from dask.delayed import Delayed

@@ -252,6 +252,26 @@ def compute(*lazy: Any) -> tuple[Any, ...]:
             _release(computed, keep=lazy)
 
 
+def renamed(X: Any) -> Any:
+    """Return lazy rows under keys of their own, and rows that an active client has computed unchanged.
+
+    A user who computes the rows, or a result that needs them, has dask fuse tasks, and `persisted` does not: the tasks
+    of one key would depend on others, and a scheduler that still has the one may fail on the other.
+    """
+    if client() is None:
+        return X
+    import dask.array as da
+    from dask._task_spec import convert_legacy_graph  # dask.graph_manipulation.clone loses keys of sliced arrays
+    from distributed import futures_of
+
+    if not isinstance(X, da.Array) or futures_of(X):
+        return X
+    graph, suffix = convert_legacy_graph(dict(X.__dask_graph__())), uuid.uuid4().hex
+    keys = {key: (f"{key[0]}-{suffix}", *key[1:]) if isinstance(key, tuple) else f"{key}-{suffix}" for key in graph}
+    tasks = {keys[key]: task.substitute(keys, key=keys[key]) for key, task in graph.items()}
+    return da.Array(tasks, f"{X.name}-{suffix}", chunks=X.chunks, meta=X._meta)
+
+
 @contextmanager
 def finishing() -> Iterator[ThreadPoolExecutor]:
     """Run the tasks of this process in a pool; tasks that run are finished before an exception leaves the block.
