@@ -20,7 +20,7 @@ from .formats import TEXT, existing, raw_parquet, read, reading
 from .preparation import Preparation, as_numbers, as_texts
 from .raw import RawTable
 from .sources import Dialect, extension
-from .table import Selection, Table, check_columns
+from .table import Selection, Table, check_columns, without_name
 from .texts import Texts
 
 Array = NDArray[Any]
@@ -70,9 +70,17 @@ def read_prepared(
         only = choices.columns or None
         return read(found, extra=extra, drop=choices.drop, only=only, flags=flags, lazy=lazy, dialect=choices.dialect)
     chosen = tuple(name for name in choices.columns if name not in {*choices.drop, *extra})
-    selection = Selection(extra, choices.drop, flags=tuple(flags), dialect=choices.dialect)
+    selection = Selection(extra, choices.drop, flags=tuple(flags), dialect=choices.dialect, unnamed=True)
     raw = _raw(found, selection, chosen, choices.categories)
-    return _applied(prepare(raw, choices), raw)
+    if "" not in raw.columns or not raw.named:
+        return _applied(prepare(raw, choices), raw)
+    counter = raw.columns[""]  # pandas writes its index so
+    if isinstance(counter, Texts) or not np.array_equal(counter, counter[0] + np.arange(raw.n)):
+        raise without_name(found, list(raw.columns).index(""))
+    others = {name: column for name, column in raw.columns.items() if name}
+    raw = replace(raw, columns=others, matrix=None)
+    table = _applied(prepare(raw, choices), raw)
+    return replace(table, notes=(*table.notes, "a column without a name numbers the rows and was left out"))
 
 
 def read_again(

@@ -84,6 +84,7 @@ class Selection:
     width : the number of features, for sparse formats, which do not store it
     flags : options of the command line that name an extra column; offered for a column of text
     dialect : how a delimited file is written
+    unnamed : whether a column without a name is read; the caller checks that it numbers the rows, and leaves it out
     """
 
     extra: tuple[str, ...] = ()
@@ -92,6 +93,7 @@ class Selection:
     width: int | None = None
     flags: tuple[str, ...] = ()
     dialect: Dialect = field(default_factory=Dialect)
+    unnamed: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -118,14 +120,16 @@ def feature_names(names: Sequence[str], selection: Selection, path: Path, *, nam
         return selection.only
     out = {*selection.extra, *selection.drop}
     left = tuple(name for name in names if name not in out)
-    if named and "" in left:
-        raise InputError(
-            f"{quoted(path)}: column {names.index('')} (counted from 0) has no name; it may be a row index: "
-            "leave it out with --drop '', or name it"
-        )
+    if named and "" in left and not selection.unnamed:
+        raise without_name(path, names.index(""))
     if not left:
         raise InputError(f"{quoted(path)} has no columns except {', '.join(map(repr, names))}: nothing to learn from")
     return left
+
+
+def without_name(path: Path, column: int) -> InputError:
+    """Return the error for a column without a name."""
+    return InputError(f"{quoted(path)}: column {column} (counted from 0) has no name; name it in the first line")
 
 
 def check_columns(wanted: Sequence[str], known: Sequence[str], path: Path) -> None:

@@ -21,10 +21,18 @@ from ..errors import InputError
 Array = NDArray[Any]
 
 
+MISSING = "pictures need matplotlib, which is not installed; pip install 'metricforge[plot]'"
+
+
+def installed() -> bool:
+    """Return whether matplotlib is installed."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
 def check_installed() -> None:
     """Raise if matplotlib is not installed."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise InputError("pictures need matplotlib, which is not installed; pip install 'metricforge[plot]'")
+    if not installed():
+        raise InputError(MISSING)
 
 
 def grid(rows: int, columns: int, *, width: float = 5.0, height: float = 4.6) -> tuple[Any, Any]:

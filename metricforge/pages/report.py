@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
@@ -31,6 +31,7 @@ from ..kernels import Kernel
 from ..learning import find_kernel
 from ..metric import Metric
 from . import markup, plotting
+from .figures import MISSING, installed
 
 Array = NDArray[Any]
 
@@ -83,7 +84,6 @@ def html(
     -----
     Pictures show at most 1000 rows and at most 20,000 relations are counted: seconds and a few MB, for any n.
     """
-    plotting.check_installed()
     X = metric.rows if X is None else X
     if X is None:
         raise InputError(
@@ -181,6 +181,8 @@ def _held_out_tile(score: Mapping[str, Any]) -> str:
 
 
 def _pictures(about: _Subject) -> str:
+    if not installed():
+        return f"<p class='soft'>This page has no pictures: {escape(MISSING)}</p>"
     n = _rows.count(about.X)
     chosen = _rows.draw(n, MOST_ROWS, about.metric.seed)
     rows = _rows.take(about.X, chosen)
@@ -232,11 +234,11 @@ def _counts(constraint: Constraint, before: Sequence[Satisfied], after: Sequence
         f"<td class='number'>{_counted(a)}</td></tr>"
         for b, a in zip(before, after, strict=True)
     ]
-    bars = _figure(plotting.RelationsDisplay(after, before).plot(), "satisfied relations before and after learning", "")
+    bars = _single(plotting.RelationsDisplay(after, before).plot, "satisfied relations before and after learning")
     return (
         f"{heading}<p class='soft'>Counted on the training rows: these numbers describe how well the metric fits the "
         "constraints, not how well it does on new rows.</p>"
-        f"<div class='single'>{bars}</div><table><tr><th>relation</th><th class='number'>before</th>"
+        f"{bars}<table><tr><th>relation</th><th class='number'>before</th>"
         f"<th class='number'>after</th></tr>{''.join(lines)}</table>"
     )
 
@@ -249,8 +251,8 @@ def _convergence(metric: Metric) -> str:
     text += f"The certificate ({report['certificate']}) is {report['gap']:.3g}: {report['certificate'].describe()}."
     if len(report["trace"]) < 2:
         return f"<h2>Certificate</h2><p>{escape(text)}</p>"
-    picture = _figure(plotting.ConvergenceDisplay.from_metric(metric), "the certificate over the iterations", "")
-    return f"<h2>Convergence</h2><p>{escape(text)}</p><div class='single'>{picture}</div>"
+    picture = _single(lambda: plotting.ConvergenceDisplay.from_metric(metric), "the certificate over the iterations")
+    return f"<h2>Convergence</h2><p>{escape(text)}</p>{picture}"
 
 
 def _weights(metric: Metric, names: Sequence[str] | None) -> str:
@@ -259,10 +261,10 @@ def _weights(metric: Metric, names: Sequence[str] | None) -> str:
         return ""
     used = int(np.count_nonzero(weights > 1e-9))
     fits = names if names is not None and len(names) == len(weights) else None
-    picture = _figure(plotting.WeightsDisplay.from_metric(metric, fits), "the weights of the features", "")
+    picture = _single(lambda: plotting.WeightsDisplay.from_metric(metric, fits), "the weights of the features")
     return (
         f"<h2>Features</h2><p class='soft'>{used} of {len(weights)} features have a weight"
-        f"{'; the twenty heaviest are shown' if len(weights) > 20 else ''}.</p><div class='single'>{picture}</div>"
+        f"{'; the twenty heaviest are shown' if len(weights) > 20 else ''}.</p>{picture}"
     )
 
 
@@ -299,6 +301,11 @@ def _provenance(about: _Subject) -> str:
 
 
 # --------------------------------------------------------------------------------------------------------------- pieces
+
+
+def _single(draw: Callable[[], Any], alt: str) -> str:
+    """Return a picture on a line of its own; nothing without matplotlib."""
+    return f"<div class='single'>{_figure(draw(), alt, '')}</div>" if installed() else ""
 
 
 def _figure(display: Any, alt: str, caption: str) -> str:

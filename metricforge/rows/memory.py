@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextvars import ContextVar
 
 from ..errors import InputError, MemoryBudgetError
@@ -43,7 +44,7 @@ def parse_bytes(text: str) -> int:
         size = int(float(digits) * units[unit])
     except (KeyError, ValueError, OverflowError):
         size = -1
-    if size < 0:
+    if not 0 <= size <= sys.maxsize:
         raise InputError(f"METRICFORGE_MEMORY={text!r} is not an amount of memory; write for instance 2GB")
     return size
 

@@ -43,7 +43,7 @@ def run(args: Namespace) -> None:
         about += f"; compared on {len(chosen)} of the rows, drawn at random (--sample 0 takes all)"
     found = compare(rows, hint, kernel=kernel, rank=run.rank, folds=run.folds or FOLDS, seed=run.seed)
     if run.report:
-        files.write(run.report, page(found, run.data, about, args.typed).encode())
+        files.write(run.report, page(found, run.data, about, args.typed).encode(errors="replace"))
     if args.json:
         facts = {"best": found.best, "hint": hint.describe(), "rows": hint.n, "page": run.report}
         write_json(facts | {"candidates": found.records()})

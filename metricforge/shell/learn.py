@@ -22,7 +22,8 @@ from ..files.table import Table, row_counters
 from ..kernels import Kernel, Standardized
 from ..learning import declared_methods, find_kernel, learn_named, plan_of
 from ..metric import Metric
-from ..pages import plotting, report
+from ..pages import report
+from ..pages.figures import MISSING, installed
 from ..rows import cluster
 from ..tasks import Score, held_out
 from .hints import hint_kinds, read_hint
@@ -64,7 +65,9 @@ def run(args: Namespace) -> None:
             page = report.html(metric, hint, source=source, command=args.typed, counted=(before, after))
         metric.save(run.out)
     if run.report:
-        files.write(run.report, page.encode())
+        files.write(run.report, page.encode(errors="replace"))  # the command may have bytes that are no text
+    if run.report and not installed():
+        why = [*why, f"the report has no pictures: {MISSING}"]
     notes = [*why, *prepared_notes(table), *(_counter_note(name) for name in row_counters(table))]
     (_print_json if args.json else _print)(Result(run, hint, metric, notes, before, after))
 
@@ -145,7 +148,6 @@ def _check_outputs(run: Run) -> None:
             raise InputError(
                 f"--report {run.report!r}: it is an HTML page; give a name that ends in {' or '.join(PAGES)}"
             )
-        plotting.check_installed()
         if Path(run.report).resolve() == Path(run.out).resolve():
             raise InputError(f"metric and report would both be {run.out!r}; choose two names")
 

@@ -76,6 +76,8 @@ def _joined(words: list[str]) -> list[str]:
 
 def _run(words: list[str]) -> None:
     # options before the command take no value, so the first other word is the command
+    if sys.stdout is None:
+        raise InputError("standard output is closed, and results are written there; send it to a file or /dev/null")
     typed = next((word for word in words if not word.startswith("-")), None)
     if typed is None:
         make_parser().parse_args(words)  # --help, --version, or no command

@@ -200,7 +200,7 @@ BAD = {
         )
         for p, word in enumerate(("?", "NA", "nan", "NaN", "null", "N/A", "-"))
     },
-    "index.csv": (",a\n0,1\n1,2\n", "column 0 (counted from 0) has no name; it may be a row index: leave it out"),
+    "index.csv": (",a\n0,1\n1,2\n", "column 0 (counted from 0) has no name; name it in the first line"),
     "twice.csv": ("a,a\n1,2\n", "two columns called 'a'"),
     "spaced name.csv": ("the a,b\nx,2\n", "--drop 'the a'"),
     "kind.xlsx": ("", "unknown extension"),

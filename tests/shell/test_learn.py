@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -210,3 +212,21 @@ def test_standardized_columns(here):
     wanted = mf.learn(X, y, method="krca", kernel=mf.kernels.Standardized()).distance(X[:9])
     for name in ("a.metric", "b.metric"):
         np.testing.assert_allclose(mf.load(name).distance(X[:9]), wanted)
+
+
+def test_a_report_without_matplotlib_has_no_pictures_and_says_how_to_have_them(here, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert run("learn", "toy.csv", "--label", "class", "--drop", "group", "--report", "r.html") == 0
+    assert "note: the report has no pictures: pictures need matplotlib" in capsys.readouterr().out
+    page = (here / "r.html").read_text()
+    assert "pip install &#x27;metricforge[plot]&#x27;" in page
+    assert "Satisfied relations" in page
+    assert "<img" not in page
+    assert (here / "toy.metric").exists()
+
+
+@pytest.mark.usefixtures("here")
+def test_a_report_may_have_a_name_that_is_no_text():
+    name = os.fsdecode(b"r\xff.html")
+    assert run("learn", "toy.csv", "--label", "class", "--drop", "group", "--method", "llr", "--report", name) == 0
+    assert Path(name).stat().st_size > 1000

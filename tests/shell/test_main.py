@@ -116,3 +116,16 @@ def test_a_command_of_another_distribution_says_how_to_install_it(monkeypatch, c
     monkeypatch.setitem(sys.modules["metricforge.shell.main"].DISTRIBUTIONS, "sing", "metricforge-songs")
     assert run("sing") == 2
     assert "'sing' is a command of metricforge-songs" in capsys.readouterr().err
+
+
+def test_standard_output_that_is_closed_is_one_sentence(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdout", None)
+    assert run("plugins") == 2
+    assert capsys.readouterr().err.startswith("metricforge: standard output is closed")
+
+
+def test_a_memory_budget_beyond_any_machine_is_one_sentence(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("METRICFORGE_MEMORY", "1e99")
+    (tmp_path / "t.csv").write_text("a,b,c\n" + "1,2,x\n3,4,y\n" * 5)
+    assert run("learn", str(tmp_path / "t.csv"), "--label", "c") == 2
+    assert "METRICFORGE_MEMORY='1e99' is not an amount of memory" in capsys.readouterr().err

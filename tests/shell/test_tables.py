@@ -7,6 +7,7 @@ import json
 from functools import partial
 
 import numpy as np
+import pandas as pd
 import pytest
 from metricforge_cases.shell import run
 
@@ -148,3 +149,20 @@ def test_what_is_said_about_the_columns_of_penguins(tmp_path, monkeypatch, capsy
         "filled with the median",
     ):
         assert said in out
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_the_index_of_a_frame_is_left_out_with_a_note(first, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(30, 2)), columns=["a", "b"]).assign(kind=["x", "y"] * 15)
+    frame.index += first
+    frame.to_csv("t.csv")
+    assert run("learn", "t.csv", "--label", "kind", "--method", "llr") == 0
+    assert "note: a column without a name numbers the rows and was left out" in capsys.readouterr().out
+    assert mf.load("t.metric").columns == ("a", "b")
+    assert run("neighbors", "t.metric", "t.csv", "-k", "1") == 0
+    capsys.readouterr()
+    frame.set_axis(rng.permutation(30)).to_csv("t.csv")
+    assert run("learn", "t.csv", "--label", "kind") == 2
+    assert "column 0 (counted from 0) has no name; name it in the first line" in capsys.readouterr().err
