@@ -119,7 +119,10 @@ class MahalanobisMixin(BaseEstimator):  # type: ignore[misc]
     def pair_distance(self, pairs: Any) -> Array:
         """Return the learned distance of each pair of rows."""
         check_fitted(self)
-        pairs = tuples(pairs, self.preprocessor_, 2, type(self).__name__)
+        return self._distances(tuples(pairs, self.preprocessor_, 2, type(self).__name__))
+
+    def _distances(self, pairs: Array) -> Array:
+        """Return the learned distance of each of (p, 2, d) pairs."""
         if hasattr(self, "components_"):
             return np.asarray(np.sqrt(np.square(self._embed(pairs[:, 1] - pairs[:, 0])).sum(axis=1)))
         return np.asarray(self.metric_.paired_distance(pairs[:, 0], pairs[:, 1]))

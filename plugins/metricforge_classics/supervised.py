@@ -369,10 +369,9 @@ class RCA(PointsTransformer):
         n = self._check_components(d)
         try:
             self._learn(X, mf.Chunklets(chunks), "krca", epsilon=0.0)
-        except InputError as error:
-            if "epsilon" not in str(error):
-                raise
-            # some direction does not vary inside chunks: it keeps a small weight instead of an infinite one
+        except InputError:
+            # if some direction does not vary inside chunks, it keeps a small weight instead of an infinite one; what
+            # else is wrong is refused again
             self._learn(X, mf.Chunklets(chunks), "krca", epsilon=1e-9 * float(np.square(X - X.mean(0)).mean()) + 1e-12)
         if n is not None and n < d:
             self._conclude(self.metric_.truncated(n), d)

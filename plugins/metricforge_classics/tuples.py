@@ -286,11 +286,7 @@ class LSML(MahalanobisMixin):
         """Return the distance of the last two rows minus that of the first two."""
         check_fitted(self)
         formed = tuples(quadruplets, self.preprocessor_, 4, type(self).__name__)
-        self_formed, self.preprocessor_ = self.preprocessor_, None
-        try:
-            return self.pair_distance(formed[:, 2:]) - self.pair_distance(formed[:, :2])
-        finally:
-            self.preprocessor_ = self_formed
+        return np.asarray(self._distances(formed[:, 2:]) - self._distances(formed[:, :2]))
 
     def predict(self, quadruplets: Any) -> Array:
         """Return 1 where the first pair is nearer, −1 where the second is, 0 for a tie."""

@@ -139,3 +139,19 @@ def test_clones_and_repeated_fits():
     before = metric(X[0], X[60 % 50])
     model.fit(np.sin(X), Y)
     assert metric(X[0], X[60 % 50]) == before
+
+
+def test_the_decision_of_lsml_changes_no_attribute_that_another_thread_reads():
+    class Frozen(mf.classics.LSML):
+        def __setattr__(self, name, value):
+            assert not hasattr(self, "metric_"), f"{name} is set after the fit"
+            super().__setattr__(name, value)
+
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    quadruplets = np.random.default_rng(1).permuted(np.tile(np.arange(30), (20, 1)), axis=1)[:, :4]
+    fitted = mf.classics.LSML(preprocessor=X).fit(quadruplets)
+    expected = fitted.decision_function(quadruplets)
+    fitted.__class__ = Frozen
+    np.testing.assert_array_equal(fitted.decision_function(quadruplets), expected)
+    far, near = (fitted.pair_distance(quadruplets[:, part]) for part in (slice(2, 4), slice(0, 2)))
+    np.testing.assert_allclose(far - near, expected)
