@@ -17,7 +17,7 @@ kernel = mf.kernels.Standardized(mf.kernels.Linear())
 found = {}
 for name in ("euclidean", "idealized", "krca", "lpdesign"):
     fit = partial(mf.learn, method=name) if name == "lpdesign" else partial(mf.learn, method=name, kernel=kernel)
-    (found[name],) = mf.tasks.held_out(X, mf.Labels(y), fit, folds=3)
+    found[name], _ = mf.tasks.held_out(X, mf.Labels(y), fit, folds=3)
 
 _, ax = plt.subplots(figsize=(6, 3), layout="constrained")
 shares = [100 * score.after for score in found.values()]
