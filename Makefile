@@ -3,7 +3,7 @@
 PYTHON ?=
 BIN = .venv/bin
 
-.PHONY: help setup demo quick test docs generated bench campaign mutants lint type fix primme browser clean
+.PHONY: help setup demo quick test lowest newest docs generated bench campaign mutants lint type fix primme browser clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -20,6 +20,17 @@ quick: setup ## a part of the tests, in less than a minute
 
 test: lint type ## all checks: ruff, mypy, pytest
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+VERSIONS = tests/files tests/kernels tests/neighbors/test_index.py tests/pages/test_plotting.py tests/rows/test_checking.py \
+	tests/rows/test_dask.py tests/rows/test_keys.py tests/shell/test_main.py tests/methods/test_lpdesign.py \
+	tests/test_adapters.py tests/test_checks.py tests/test_learning.py
+lowest: ## a part of the tests with the lowest versions that pyproject.toml declares, in .venv-lowest
+	@PYTHON="$(PYTHON)" .ci/setup --lowest
+	.venv-lowest/bin/python -m pytest -n 2 --dist loadgroup -q $(VERSIONS)
+
+newest: ## the same with the newest Python and the newest versions, in .venv-newest
+	@PYTHON="$(PYTHON)" .ci/setup --newest
+	.venv-newest/bin/python -m pytest -n 2 --dist loadgroup -q $(VERSIONS)
 
 docs: setup ## the documentation, into docs/_build/html; a warning is an error
 	$(BIN)/python -m sphinx -W --keep-going -q docs docs/_build/html
@@ -61,5 +72,5 @@ browser: ## install chromium (Debian, as root), for the test that opens the repo
 	@PYTHON="$(PYTHON)" .ci/setup --browser
 
 clean: ## remove .venv and everything generated
-	rm -rf .venv build dist demo docs/_build docs/api docs/auto_gallery .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-lowest .venv-newest build dist demo docs/_build docs/api docs/auto_gallery .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -130,12 +130,13 @@ def _limits(bounds: Bounds) -> list[tuple[str, float]]:
 
 
 def _as_whole(value: Any, least: int, most: int | None) -> int | None:
+    if _is_boolean(value):
+        return None
     try:
         found = operator.index(value)
     except TypeError:
         return None
-    outside = found < least or (most is not None and found > most)
-    return None if outside or _is_boolean(value) else found
+    return None if found < least or (most is not None and found > most) else found
 
 
 def _describe_whole(least: int, most: int | None) -> str:

@@ -216,6 +216,7 @@ def test_fetch_of_plain_text(archive: Archive, monkeypatch: pytest.MonkeyPatch) 
         (LETTER_ZIP[:-30], "BadZipFile"),
         (b"", "BadZipFile"),
     ],
+    ids=["another letter", "few columns", "another name", "no archive", "half an archive", "nothing"],
 )
 def test_other_content_than_expected_is_refused_and_not_kept(
     body: bytes, complaint: str, archive: Archive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
