@@ -246,7 +246,7 @@ def _dask_vectors(X: Any, name: str) -> Any:
     if X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float64)
     meta = np.empty((0, 0), dtype=X.dtype) if isinstance(X._meta, np.ma.MaskedArray) else X._meta
-    return X.map_blocks(_finite_block, token="check", argument=name, dtype=X.dtype, meta=meta, enforce_ndim=False)
+    return X.map_blocks(_finite_block, name=None, argument=name, dtype=X.dtype, meta=meta, enforce_ndim=False)
 
 
 def _finite_block(block: Any, argument: str, block_info: Any = None) -> Any:

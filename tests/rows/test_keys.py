@@ -39,7 +39,7 @@ def test_tasks_have_names_that_a_person_reads(tmp_path):
     lazy, y = rows_on_disk(tmp_path)
     metric = mf.learn(lazy, y, method="euclidean")
     found = {key_split(key) for key in metric.neighbors(lazy, k=3)[0].__dask_graph__()}
-    assert {"read", "check", "neighbors", "join-neighbors"} <= found
+    assert {"read", "finite_block", "neighbors", "join-neighbors"} <= found
     assert not found & {"graph", "tasks"}
 
 
