@@ -239,6 +239,20 @@ def test_the_upper_bound_holds_for_any_part_of_the_spectrum(k, tol, solver):
         assert part.missed >= missed * (1 - 1e-9)
 
 
+def test_the_upper_bound_is_close_where_residuals_are_small():
+    w = np.array([3.0, 2.0])
+    excess = [upper_bound(w, np.array([size, 0.0]), 0.0) - np.linalg.norm(w) for size in (1e-3, 1e-6)]
+    assert 0 < excess[0] < 5e-4
+    assert 0 < excess[1] < 5e-8  # of the order size^(4/3)
+
+
+def test_the_eigenvalues_of_an_invariant_space_are_counted(rng):
+    Q = np.linalg.qr(rng.normal(size=(200, 200)))[0]
+    A = sparse.csr_array(Q @ np.diag(np.repeat([1.0, -1.0], [120, 80])) @ Q.T)
+    assert 110 <= count_positive(A, 0) <= 160
+    assert positive_part(A, None).n_products > 0
+
+
 def test_a_truncated_spectrum_never_closes_the_gap():
     """The same problem with more and more eigenvectors: the gap covers what is missing, and closes with the last."""
     X, y = clusters(300)
