@@ -568,7 +568,7 @@ def converges(trial: Trial, rng: Rng) -> None:
     tol = getattr(metric.solver, "tol", 0.0)
     near = report.gap <= NEAR * (1e-3 if isinstance(tol, str) else tol) * (report.certificate.scale or 1.0)
     if method in ("mlkr", "nca"):  # not convex, and without a penalty the optimum may be infinitely far away
-        near |= report.status == "stalled" and report.n_iter >= 5
+        near |= report.status in ("stalled", "iteration_limit") and report.n_iter >= 5
     trial.check(report.status in ends or near, Verdict.CERTIFICATE, words, f"{report.status}, {report.gap:.3g}")
     few = options.get("loss") not in ("squared_hinge", "hinge") or "B" in options or report.n_iter <= EIGENPROBLEMS
     trial.check(
