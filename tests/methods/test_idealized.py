@@ -837,6 +837,18 @@ def test_wide_features_are_restricted_and_the_report_names_the_program():
     assert full.objective - full.gap <= report.objective
 
 
+@pytest.mark.parametrize("nu", [0.2, 0.9])
+def test_the_gap_to_the_full_program_holds_without_the_condition_on_eigenvalues(nu):
+    X, y = wide_data()
+    pairs = mf.Pairs.from_labels(y, n_pairs=400, seed=0)
+    options = {"method": "idealized", "kernel": Linear(), "nu": nu, "psd": "paper"}
+    report = mf.learn(X, pairs, **options).report
+    full = mf.learn(X, pairs, **options, rank="exact", tol=1e-4).report
+    scale = report.gap / report.relative_gap
+    assert full.objective - full.gap <= report.objective
+    assert report.objective - report.full_gap * scale <= full.objective
+
+
 def test_the_restricted_program_is_the_full_one_on_a_subspace():
     X, y = wide_data(300, 160)
     pairs = mf.Pairs.from_labels(y, n_pairs=300, seed=0)
