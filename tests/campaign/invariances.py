@@ -207,7 +207,7 @@ def attack(trial: Trial, rng: Rng) -> None:
     off = float(np.abs(other - truth).max())
     trial.figure(f"{setting.method}: {name}", off / top if top else off)
     site = f"{setting.method}: {name} changes the answer" + (f" ({content})" if content in OFFSET else "")
-    if change.refit is not None:
+    if change.refit is not None and setting.method not in STATIONARY:
         ends = [str(one.report.status) for one in (first, change.refit)]
         good = ends[0] in ("stalled", "iteration_limit") or ends[1] not in ("stalled", "iteration_limit")
         trial.check(
