@@ -21,9 +21,9 @@ from . import names as _names
 
 if TYPE_CHECKING:
     from . import datasets, eigen, errors, kernels, neighbors, psd, space, tasks, testing
-    from .comparison import compare
     from .constraints import Chunklets, Constraint, Labels, Pairs, Quadruplets, Targets, Triplets
     from .estimators.learner import MetricLearner
+    from .evaluation import compare
     from .files.storage import open_rows
     from .kernels import Kernel
     from .learning import learn
@@ -55,7 +55,7 @@ _HOME = {
     "Targets": "constraints",
     "Triplets": "constraints",
     "Use": "problem",
-    "compare": "comparison",
+    "compare": "evaluation",
     "hookimpl": "registry.hooks",
     "learn": "learning",
     "load": "metric",

@@ -1,38 +1,169 @@
-"""Fit a plan on rows: represent the kernel, solve, and conclude with a Metric and its report."""
+"""The road of a fit: prepare rows and hints, solve, conclude with a Metric and its report; `update` walks it too.
+
+*Prepare* checks rows and constraint, converts the constraint to a kind that the solver accepts, and represents the
+kernel on the rows.  *Solve* runs the solver with a limit on threads and notes on errors, and checks its solution.
+*Conclude* writes the report.
+"""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from . import __version__, join
+from . import __version__
 from . import rows as _rows
-from .checks import first_rows
-from .constraints import Constraint, Distances
-from .join import Relations
-from .kernels import Kernel, Standardized
+from .constraints import Constraint, Labels
+from .diagnostics import column_deviations, on_one_line, remarks, scaling
+from .errors import InputError, MissingPluginError
+from .kernels import FittedKernel, Kernel
 from .metric import Metric, Report
-from .plans import Plan, declared_methods, find_kernel, with_options
-from .problem import Problem, Solution
-from .rows import cluster
-from .space import BUDGET, FactoredKernel, Size, Space
+from .problem import Method, Problem, Solution, Solver
+from .registry import registry
+from .registry.progress import progress
+from .resolve import Plan, as_constraint, declared_methods
+from .rows import Array, cluster
+from .space import Contrast, FeatureMap, Size, Space, represent, space_seconds
 
-Array = NDArray[Any]
+CUBIC = 1000
+"""With more rows, the factorisations of an exact Gram matrix dominate the cost, and BLAS may use all its threads."""
+LARGEST = 1e100
+"""The largest k(x, x) with which products in a solver stay finite."""
+SAMPLE = 1000
+"""Rows on which the kernel is tested for overflow."""
 
-DIGITS_ROWS = 200
-"""Rows on which the digits of the kernel are counted."""
-NEARLY_EQUAL = 1e-9
-"""Squared distances below this share of k(x, x) have lost nine of their digits in features."""
-ONE_POINT = 1e-12
-"""Rows that a map moves apart by less than this share of its norm times theirs have lost all but four digits."""
-WIDE = 30
-"""How many times as wide as the median column one must spread for a note."""
+# -------------------------------------------------------------------------------------------------------------- prepare
+
+
+@dataclass(frozen=True, eq=False)
+class Relations:
+    """A constraint in two forms.
+
+    Attributes
+    ----------
+    given : Constraint
+        As the user gave it.
+    usable : Constraint
+        Of a kind that the solver accepts.
+    converted : tuple of str
+        A description of each conversion between the two.
+    """
+
+    given: Constraint
+    usable: Constraint
+    converted: tuple[str, ...]
+
+
+def relations(
+    constraints: Any,
+    n: int,
+    accepts: tuple[type[Constraint], ...],
+    *,
+    seed: int,
+    name: str = "constraints",
+    kind: type[Constraint] = Labels,
+) -> Relations:
+    """Check a constraint over n rows and convert it to one of the accepted kinds; ``kind`` says what a bare y means.
+
+    Raises
+    ------
+    InputError
+        If it is about another number of rows, if no conversion leads to an accepted kind, or if there is no relation,
+        before or after conversion.
+    """
+    given = as_constraint(constraints, name, kind)
+    given.check(n, name)
+    if given.size == 0:
+        lost = f" ({given.dropped} were dropped by slicing)" if given.dropped else ""
+        raise InputError(f"{name} holds no relation over these {n} rows{lost}; give at least one")
+    usable, converted = registry.convert(given, accepts, seed=seed)
+    if usable.size == 0:
+        wanted = type(usable).__name__
+        raise InputError(
+            f"{name} holds no relation after conversion ({'; '.join(converted)}); give relations from which {wanted} "
+            "follow, or choose a method that uses those given"
+        )
+    return Relations(given, usable, converted)
+
+
+def make_space(
+    kernel: Kernel,
+    rows: Any,
+    rank: str | int,
+    *,
+    seed: int,
+    method: Method | None = None,
+    constraint: Constraint | None = None,
+) -> Space:
+    """Resolve a kernel on checked rows and represent it; with an active client, on its workers.
+
+    ``rank="auto"`` follows from what the method declares and from the number of relations; a rank that the method
+    declares is for kernels without explicit features.
+    """
+    if not isinstance(kernel, FittedKernel):  # those hold arrays that are expensive to pickle, and can be
+        cluster.check_sendable(kernel, "kernel")
+    placed = _rows.spread(rows) if kernel.takes != "gram" else rows
+    cost, columns = _forecast(method, constraint)
+    resolved = kernel.resolve(placed, seed=seed)
+    hints = None if constraint is None else partial(contrast, constraint, seed=seed)
+    space = represent(resolved, placed, rank, seed=seed, cost=cost, explicit_columns=columns, hints=hints)
+    explicit = space.representation in ("explicit", "components")
+    if method is not None and method.rank is not None and rank == "auto" and not explicit:
+        space = represent(resolved, placed, method.rank, seed=seed)
+    diagonal, some = _sampled_values(space, seed)
+    if not np.isfinite(some).all():
+        raise InputError("X: k(x, y) overflows on some rows; rescale X, or choose smaller parameters of the kernel")
+    if not np.isfinite(diagonal).all():
+        raise InputError("X: k(x, x) overflows on some rows; rescale X, for instance with StandardScaler")
+    if float(np.abs(diagonal).max(initial=0.0)) > LARGEST:  # as a float: LARGEST overflows in float32
+        raise InputError(
+            f"X: k(x, x) is up to {np.abs(diagonal).max():.2g} on some rows, and solvers square it, which overflows; "
+            "rescale X, for instance with StandardScaler"
+        )
+    return space
+
+
+def contrast(constraint: Constraint, *, seed: int) -> Contrast | None:
+    """Return the like and unlike rows of a constraint, or of the pairs that it converts to; None without any."""
+    lines = constraint.lines()
+    if not lines:
+        try:
+            lines = constraint.to("pairs", seed=seed).lines()
+        except InputError:  # a kind of a plugin, which no conversion leads from
+            return None
+    found = [[part.pairs for part in lines if part.short == short and len(part.pairs)] for short in (True, False)]
+    if not any(found):
+        return None
+    none = np.empty((0, 2), dtype=np.int64)
+    # there may be millions of pairs: one array of them is not copied
+    return Contrast(*(pairs[0] if len(pairs) == 1 else np.concatenate([none, *pairs]) for pairs in found))
+
+
+def _sampled_values(space: Space, seed: int) -> tuple[_rows.Array, _rows.Array]:
+    """Return k(x, x) of a sample of rows, and k(x, y) of pairs of them."""
+    kernel, X, chosen = space.kernel, space.rows, _rows.draw(space.n, SAMPLE, seed)
+    if _rows.is_dask(X):
+        X, chosen = _rows.take(X, chosen), np.arange(len(chosen))
+    pairs = np.stack([chosen, chosen[::-1]], axis=1)
+    diagonal = _rows.map_relations(lambda A, _: kernel.diag(A), X, pairs, widest=kernel.widest)
+    return diagonal, _rows.map_relations(kernel.paired, X, pairs, widest=kernel.widest)
+
+
+def _forecast(method: Method | None, constraint: Constraint | None) -> tuple[Callable[[Size], float], int | None]:
+    """Return the cost of a fit as a function of the size of its space, and the widest explicit features."""
+    if method is None:
+        return space_seconds, None
+    p, kind = (0, None) if constraint is None else (constraint.size, type(constraint))
+    return lambda size: method.forecast(replace(size, p=p, kind=kind)), method.explicit_columns
+
+
+# ---------------------------------------------------------------------------------------------------------------- solve
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,26 +175,26 @@ class Solved:
     space : Space
     relations : Relations
     solution : Solution
-    spread : (d,) array or None
+    deviations : (d,) array or None
         The standard deviations of the columns, unless the kernel measured the columns itself.
     """
 
     space: Space
     relations: Relations
     solution: Solution
-    spread: Array | None = None
+    deviations: Array | None = None
 
 
 @_rows.quiet()
-def solve(plan: Plan, rows: Any, relations: Relations, *, rank: str | int, seed: int, step: Any = None) -> Solved:
+def solve(plan: Plan, rows: Any, relations: Relations, *, seed: int, step: Any = None) -> Solved:
     """Solve a plan on checked rows, from relations that its solver accepts."""
-    spread = None if _measures_columns(plan.kernel) else _spread(rows, plan.kernel)
-    space = join.make_space(plan.kernel, rows, rank, seed=seed, method=plan.method, constraint=relations.usable)
+    deviations = column_deviations(rows, plan.kernel)
+    space = make_space(plan.kernel, rows, plan.rank, seed=seed, method=plan.method, constraint=relations.usable)
     _check_memory(plan, space, relations)
     steps = {} if step is None else {"step": step}
-    with join.solving(plan.solver, space.representation, space.n, plan.name):
+    with solving(plan.solver, space.representation, space.n, plan.name):
         solution = plan.solver.solve(Problem(space, relations.usable, seed, **steps))
-    return Solved(space, relations, solution, spread)
+    return Solved(space, relations, solution, deviations)
 
 
 def _check_memory(plan: Plan, space: Space, relations: Relations) -> None:
@@ -80,119 +211,144 @@ def _check_memory(plan: Plan, space: Space, relations: Relations) -> None:
     )
 
 
+@contextmanager
+def solving(solver: Solver, representation: str, n: int, method: str | None = None) -> Iterator[None]:
+    """Limit BLAS to one thread unless O(n³) work on an exact Gram matrix awaits; add a note to errors.
+
+    NumPy's warnings are off: the solution is checked, and what is not finite is refused.
+
+    The note names the solver, the method, and the plugin that registered them.
+    """
+    cubic = representation == "exact" and n > CUBIC
+    try:
+        with nullcontext() if cubic else cluster.one_thread(), _rows.quiet():
+            yield
+    except np.linalg.LinAlgError as error:
+        name = method or type(solver).__name__
+        raise InputError(
+            f"X: {name} met a matrix that it cannot factorise ({error}); rescale the features, for instance with "
+            "mf.kernels.Standardized, and look for rows or columns that are far out, constant or copies"
+        ) from error
+    except Exception as error:
+        error.add_note(f"in solver {type(solver).__name__}{_origin(solver, method)}")
+        raise
+
+
+def _origin(solver: Solver, method: str | None) -> str:
+    named = "" if method is None else f" of method {method!r}"
+    known = (e for e in registry.entries("method") if e.name == method)
+    entry = registry.entry_of("solver", type(solver)) or next(known, None)
+    return named if entry is None else f"{named} (plugin {entry.plugin!r})"
+
+
+# ------------------------------------------------------------------------------------------------------------- conclude
+
+
 @_rows.quiet()
 def fit(
     plan: Plan,
     rows: Any,
     constraints: Any,
     *,
-    rank: str | int,
     seed: int,
     columns: tuple[str, ...] = (),
     choice: Mapping[str, Any] | None = None,
 ) -> Metric:
     """Return the metric that a plan learns on checked rows; ``choice`` are fields of the report on the choice."""
     n, rows = _rows.count(rows), cluster.renamed(rows)
-    relations = join.relations(constraints, n, plan.solver.accepts, seed=seed, kind=plan.method.constraint)
+    usable = relations(constraints, n, plan.solver.accepts, seed=seed, kind=plan.method.constraint)
     started = time.perf_counter()
-    with join.progress(f"{plan.name} on {n} rows") as step:
-        solved = solve(plan, rows, relations, rank=rank, seed=seed, step=step)
+    with progress(f"{plan.name} on {n} rows") as step:
+        solved = solve(plan, rows, usable, seed=seed, step=step)
     seconds = time.perf_counter() - started
-    remarks = (*_left_out(plan, solved), *_remarks(plan, solved.space, solved.relations.given, solved.spread, columns))
-    notes = (*plan.notes, *remarks, *_one_point(solved), *solved.solution.notes)
-    report = _report(plan, solved, notes, columns, seconds=seconds, seed=seed, choice=choice or {})
-    return Metric(
-        solved.solution.kernel,
-        report,
-        rows=rows,
-        solver=plan.solver,
-        rank=rank,
-        seed=seed,
-        start=solved.space.kernel,
-        columns=columns,
-    )
-
-
-# ------------------------------------------------------------------------------------------------------------- conclude
-
-
-def _report(
-    plan: Plan,
-    solved: Solved,
-    notes: tuple[str, ...],
-    columns: tuple[str, ...],
-    *,
-    seconds: float,
-    seed: int,
-    choice: Mapping[str, Any],
-) -> Report:
-    space, relations, solution = solved.space, solved.relations, solved.solution
+    space, solution = solved.space, solved.solution
     values = {
         "method": plan.name,
-        "kernel": _on_one_line(space.kernel),
+        "kernel": on_one_line(space.kernel),
         "solver": repr(plan.solver),
-        **join.facts(solution),
+        **_facts(solution),
         "n": space.n,
         "representation": space.representation,
         "rank": space.rank,
         **_components_left_out(space),
-        "scaling": _scaling(space.kernel),
+        "scaling": scaling(space.kernel),
         "ranks_by": plan.method.ranks_by,
         "seconds": seconds,
         "peak_memory": peak_memory(),
-        "relations": relations.usable.size,
-        "converted": relations.converted,
-        "dropped": relations.usable.dropped,
+        "relations": usable.usable.size,
+        "converted": usable.converted,
+        "dropped": usable.usable.dropped,
         "seed": seed,
-        "notes": notes,
+        "notes": (*plan.notes, *remarks(plan, solved, columns), *solution.notes),
         "version": __version__,
+        **(choice or {}),
+        **({"columns": columns} if columns else {}),
     }
-    return Report({**values, **choice, **({"columns": columns} if columns else {})}, solution.outcome)
-
-
-def _on_one_line(kernel: Kernel) -> str:
-    """Return the repr of a kernel on one line; of the matrices of a learned kernel only the corners are shown."""
-    with np.printoptions(threshold=6, edgeitems=1):
-        return " ".join(repr(kernel).split())
-
-
-def _measures_columns(kernel: Kernel) -> bool:
-    """Return whether resolving a kernel takes a pass over the columns, so that no other is needed."""
-    return isinstance(kernel, Standardized) and kernel.spread is None
-
-
-def _scaling(kernel: Kernel) -> str:
-    """Return what was done to the columns before learning, and how unlike they were."""
-    if kernel.takes != "vectors":
-        return "rows have no columns"
-    if not isinstance(kernel, Standardized):
-        return "columns as they are" if not kernel.scale_free else "columns scaled by the kernel"
-    noun, plural = {"std": ("standard deviation", "standard deviations"), "range": ("range", "ranges")}[kernel.by]
-    ratio = kernel.unlikeness()
-    return f"columns divided by their {noun} ({plural} differed up to {ratio:{',.0f' if ratio >= 10 else '.2g'}}-fold)"
-
-
-def _spread(rows: Any, kernel: Kernel) -> Array | None:
-    """Return the standard deviation of every column, or None for rows without dense columns.
-
-    On dask this is the pass that checks every cell.
-    """
-    if kernel.takes != "vectors" or _rows.is_sparse(rows):
-        return None
-    with np.errstate(over="ignore", invalid="ignore"):
-        return _rows.moments(rows)[1]
-
-
-def _remarks(
-    plan: Plan, space: Space, constraint: Constraint, spread: Array | None, columns: tuple[str, ...]
-) -> tuple[str, ...]:
-    """Return notes on data that are unusual but valid."""
-    return (
-        *_lost_digits(space),
-        *_constant_columns(space, columns),
-        *_wide_columns(plan, space.kernel, spread, columns),
-        *(() if _rows.is_dask(space.rows) else constraint.remarks(Distances(space.kernel, space.rows, space.seed))),
+    return Metric(
+        solution.kernel,
+        Report(values, solution.outcome),
+        rows=rows,
+        solver=plan.solver,
+        rank=plan.rank,
+        seed=seed,
+        start=space.kernel,
+        columns=columns,
     )
+
+
+def update(metric: Metric, rows: Any, constraints: Any, options: Mapping[str, Any]) -> Metric:
+    """Return the metric that has also learned from checked rows; see `Metric.update`."""
+    if "solver" in metric.missing:
+        raise MissingPluginError(metric.missing["solver"].message)
+    solver, before = metric.solver, metric.report
+    if solver is None:
+        raise InputError("a sum of metrics cannot be updated; update its parts and add them again")
+    n, method = _rows.count(rows), before.get("method")
+    if not solver.can_update:
+        solver.update(metric, rows, as_constraint(constraints), **options)  # raises, and says why
+    known = declared_methods()[0].get(str(method))
+    kind = Labels if known is None else known.constraint
+    found = relations(constraints, n, solver.accepts, seed=metric.seed, kind=kind)
+    started = time.perf_counter()
+    total, exact = n + int(before.get("n", 0)), str(before.get("representation"))
+    with progress(f"update of {method} by {n} rows"), solving(solver, exact, total, method):
+        solution = solver.checked(solver.update(metric, rows, found.usable, **options), metric.kernel)
+    values = {
+        **before._core,
+        **_facts(solution),
+        "n": before["n"] + n,
+        "seconds": time.perf_counter() - started,
+        "relations": before["relations"] + found.usable.size,
+        "converted": tuple(dict.fromkeys((*before["converted"], *found.converted))),
+        "dropped": before["dropped"] + found.usable.dropped,
+        "notes": tuple(dict.fromkeys((*before["notes"], *solution.notes))),
+        "updates": before.get("updates", 0) + 1,
+    }
+    stored = None
+    if metric.rows is None and isinstance(metric.stored_map, FeatureMap):  # over its landmarks and the new rows
+        new = _rows.take(rows, np.arange(n))
+        over = _rows.stack(metric.stored_map.landmarks, new)
+        stored = represent(solution.kernel, over, metric.rank, seed=metric.seed).map
+    return replace(
+        metric,
+        kernel=solution.kernel,
+        rows=None if metric.rows is None else _rows.stack(metric.rows, rows),
+        report=Report(values, {**before.outcome, **solution.outcome}),
+        stored_map=stored,
+        origin=None if metric.origin is None else metric.origin.without_rows(),
+    )
+
+
+def _facts(solution: Solution) -> dict[str, Any]:
+    """Return the fields of a report that a solution gives."""
+    return {
+        "status": str(solution.status),
+        "objective": float(solution.objective),
+        "gap": float(solution.gap),
+        "certificate": solution.certificate,
+        "n_iter": int(solution.n_iter),
+        "trace": solution.trace,
+    }
 
 
 def _components_left_out(space: Space) -> dict[str, Any]:
@@ -200,112 +356,6 @@ def _components_left_out(space: Space) -> dict[str, Any]:
     if space.width is None or not space.has_map:
         return {}
     return {"features": space.width, "energy_left_out": space.left_out()}
-
-
-def _left_out(plan: Plan, solved: Solved) -> tuple[str, ...]:
-    """Return a note on what ``rank="auto"`` gave up where it took landmarks or components."""
-    space = solved.space
-    if space.width is not None and space.has_map:
-        embedding = solved.solution.kernel.embedding()
-        keeps = embedding is not None and not embedding.exact
-        rest = ", which distance counts with the weight of the start kernel and transform leaves out" if keeps else ""
-        wanted = getattr(plan.solver, "n_components", None)
-        fewer = f" (fewer than n_components={wanted})" if wanted is not None and wanted > space.rank else ""
-        return (
-            f'rank="auto" took {space.rank} components of {space.width} features{fewer}, as many as {BUDGET:g} '
-            f"forecast CPU seconds allow, at least 100; chosen from the rows and the relations, they leave out "
-            f"{space.left_out():.2g} of the variance{rest}; status and certificate are about the problem on the "
-            'components; rank="exact" keeps all features',
-        )
-    if not (space.automatic and space.representation == "landmarks" and space.has_map):
-        return ()
-    lost = "" if _rows.is_dask(space.rows) else f"; they leave out {space.left_out():.2g} of k(x, x)"
-    return (
-        f'rank="auto" took {space.rank} landmarks of {space.n} rows, the most within {BUDGET:g} forecast CPU '
-        f'seconds{lost}; rank="exact" keeps all rows',
-    )
-
-
-def _lost_digits(space: Space) -> tuple[str, ...]:
-    """Return a note if values of the kernel are so nearly equal that features computed from them lose digits."""
-    if _rows.is_dask(space.rows) or space.representation in ("explicit", "components"):
-        return ()
-    kernel, sample = space.kernel, _rows.draw(space.n, DIGITS_ROWS, space.seed)
-    pairs = np.stack([sample, sample[::-1]], axis=1)
-    apart = _rows.map_relations(kernel.paired_squared_distance, space.rows, pairs, widest=kernel.widest)
-    size = _rows.map_relations(lambda X, _: kernel.diag(X), space.rows, pairs, widest=kernel.widest)
-    ratio = float(apart.max(initial=0.0)) / (float(np.abs(size).max(initial=0.0)) or 1.0)
-    if not 0 < ratio < NEARLY_EQUAL:
-        return ()
-    return (
-        f"squared distances under the start kernel are about {ratio:.1g} of k(x, x), so rounding leaves about "
-        f"{max(0, round(np.log10(ratio / np.finfo(np.float64).eps)))} digits of what is computed from its values; "
-        "choose one under which rows differ more, such as one with a larger gamma",
-    )
-
-
-def _one_point(solved: Solved) -> tuple[str, ...]:
-    """Return a note if a learned map sends all rows to one point, so that distances are rounding."""
-    kernel, space = solved.solution.kernel, solved.space
-    if not isinstance(kernel, FactoredKernel) or _rows.is_dask(space.rows) or space.n < 2:
-        return ()
-    features = kernel.map.block(_rows.take(space.rows, _rows.draw(space.n, DIGITS_ROWS, space.seed)))
-    apart = np.abs((features - features[:1]) @ kernel.L.T).max()
-    if apart >= ONE_POINT * np.abs(features).max() * np.abs(kernel.L).max() > 0:
-        return ()
-    return (
-        "all rows are at one point under the learned metric, up to rounding: it tells no rows apart; give other "
-        "relations, or columns that say more about them",
-    )
-
-
-def _constant_columns(space: Space, columns: tuple[str, ...]) -> tuple[str, ...]:
-    X = space.rows
-    if space.n < 2 or space.kernel.takes != "vectors":
-        return ()
-    if isinstance(space.kernel, Standardized):  # it has measured them
-        constant = np.flatnonzero(space.kernel.spread == 0)
-    elif _rows.is_dask(X):
-        return ()
-    else:
-        low, high = _rows.column_range(X)
-        constant = np.flatnonzero(low == high)
-    if not len(constant):
-        return ()
-    where = first_rows(constant).replace("row", "column")
-    if columns:
-        where = ", ".join(repr(columns[c]) for c in constant[:5]) + ", ..." * (len(constant) > 5)
-    return (f"{len(constant)} feature(s) are constant and carry no information ({where})",)
-
-
-def _wide_columns(plan: Plan, kernel: Kernel, spread: Array | None, columns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a note if one column dominates the distances and neither kernel nor method corrects for it."""
-    if spread is None or kernel.scale_free or plan.method.ignores_scales(kernel, plan.solver):
-        return ()
-    widest, typical = int(spread.argmax()), float(np.median(spread))
-    if not 0 < WIDE * typical < spread[widest] < np.inf:
-        return ()
-    column = f"column {columns[widest]!r}" if columns else f"column {widest}"
-    others = _scale_free_methods()
-    choice = f", or choose a method that does not depend on scales ({'; '.join(others)})" if others else ""
-    return (
-        f"{column} spreads {spread[widest] / typical:.0f} times as wide as the typical one and decides most "
-        f"distances; if that is not meant, scale the columns (kernel=mf.kernels.Standardized({type(kernel).__name__}"
-        f'(...), by="range"), or --standardize in the shell){choice}',
-    )
-
-
-def _scale_free_methods() -> list[str]:
-    """Return the methods, with settings, that declare that they do not depend on the scales of the columns."""
-    found = []
-    for name, method in declared_methods()[0].items():
-        for setting in ({}, *method.settings):
-            options = {option: value for option, value in setting.items() if option not in ("kernel", "rank")}
-            kernel = find_kernel(setting.get("kernel", method.kernel))
-            if method.ignores_scales(kernel, with_options(method.solver, options, name)):
-                given = ", ".join(f"{option}={value!r}" for option, value in setting.items())
-                found.append(f"{name} with {given}" if given else name)
-    return found
 
 
 def peak_memory() -> int:

@@ -1,53 +1,19 @@
-"""learn(): resolve names, choose a method where none is named, fit, and conclude with a Metric and its report."""
+"""learn(): resolve names, choose a method where none is named, and fit."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 from . import rows as _rows
+from .auto import Automatic, Situation, first_suited, knowing
 from .checks import nearest, one_of, shown, whole_number
-from .constraints import Constraint
 from .errors import InputError, SolverError
 from .fitting import fit
-from .join import as_constraint
 from .kernels import Kernel
 from .metric import Metric
-from .plans import (
-    Plan,
-    Situation,
-    Suited,
-    declared_methods,
-    find_kernel,
-    find_method,
-    find_solver,
-    first_suited,
-    knowing,
-    method_names,
-    method_of,
-    providing,
-    resolve,
-    start_kernel,
-    with_options,
-)
-from .problem import Method, Solver
-from .rows import cluster
-from .selection import Candidate, Choice, choose, read_candidate, start_candidate, suited_candidate
-
-__all__ = [
-    "Method",
-    "declared_methods",
-    "find_kernel",
-    "find_method",
-    "find_solver",
-    "learn",
-    "learn_named",
-    "method_of",
-    "plan_of",
-    "providing",
-    "with_options",
-]
+from .problem import Solver
+from .resolve import Plan, as_constraint, find_kernel, find_solver, method_names, method_of, resolve, start_kernel
 
 SELECTION = ("guard", "off")
 
@@ -146,11 +112,19 @@ def learn_named(
             'instance candidates=[{"method": name, option: value}]'
         )
     if not automatic:
-        plan = plan_of(method, kernel, solver, constraints, options, X)
-        return fit(plan, plan.kernel.check(X, "X"), constraints, rank=rank, seed=seed, columns=columns)
-    given, base = as_constraint(constraints), None if kernel is None else find_kernel(kernel)
-    call = _Automatic(X, given, base, rank, seed, columns, guard=selection == "guard")
-    return call.first() if candidates is None else call.best_of(candidates)
+        plan = plan_of(method, kernel, solver, constraints, options, X, rank)
+        return fit(plan, plan.kernel.check(X, "X"), constraints, seed=seed, columns=columns)
+    constraint, base = as_constraint(constraints), None if kernel is None else find_kernel(kernel)
+    call = Automatic(X, constraint, base, rank, seed, guard=selection == "guard")
+    failed: list[tuple[str, Exception]] = []
+    for choice in call.choices() if candidates is None else [call.best_of(candidates)]:
+        plan = choice.plan.noting(*(f"{name} could not learn: {error}" for name, error in failed))
+        try:
+            rows = plan.kernel.check(X, "X")
+            return fit(plan, rows, constraint, seed=seed, columns=columns, choice=choice.facts)
+        except (InputError, SolverError) as error:
+            failed.append((plan.name, error))
+    raise failed[0][1]
 
 
 def plan_of(
@@ -160,109 +134,22 @@ def plan_of(
     constraints: Any = None,
     options: Mapping[str, Any] | None = None,
     X: Any = None,
+    rank: str | int = "auto",
 ) -> Plan:
     """Resolve names to a plan.  "auto" is the method of the solver or of the options, or the first choice for X."""
     if not isinstance(method, str):
         raise InputError(f"method must be the name of a method, got {shown(method)}; {nearest('', method_names())}")
     kernel = start_kernel(kernel, method, X)
-    if method != "auto":
-        return resolve(method, kernel, solver, options)
-    own = None if solver is None else method_of(find_solver(solver))
-    if own is not None:
-        return resolve(own, kernel, solver, options)
-    situation = _situation(X, as_constraint(constraints), None if kernel is None else find_kernel(kernel))
-    if options and solver is None:
-        name, notes = knowing(options, situation)
-        plan = resolve(name, kernel, solver, options)
-    else:
-        found, notes = first_suited(situation)
-        if solver is None:
-            plan = suited_candidate(found[0], kernel, "auto").plan
+    notes: tuple[str, ...] = ()
+    if method == "auto" and solver is not None:
+        method = method_of(find_solver(solver)) or "auto"
+    if method == "auto":
+        situation = Situation.of(X, as_constraint(constraints), None if kernel is None else find_kernel(kernel))
+        if options and solver is None:
+            method, notes = knowing(options, situation)
         else:
-            plan = resolve(found[0].name, kernel, solver, options)
-    return replace(plan, notes=(*notes, *plan.notes))
-
-
-def _situation(X: Any, constraint: Constraint, kernel: Kernel | None) -> Situation:
-    on_dask = _rows.is_dask(X) or cluster.client() is not None
-    return Situation(constraint, constraint.n, "vectors" if kernel is None else kernel.takes, on_dask)
-
-
-@dataclass(frozen=True, eq=False)
-class _Automatic:
-    """A call with method="auto"."""
-
-    X: Any
-    constraint: Constraint
-    kernel: Kernel | None
-    rank: str | int
-    seed: int
-    columns: tuple[str, ...]
-    guard: bool
-
-    def first(self) -> Metric:
-        """Return the metric of the first method that suits and can be fitted, or the start where it is not better."""
-        situation = _situation(self.X, self.constraint, self.kernel)
-        ranked, notes = first_suited(situation)
-        failed: list[tuple[str, Exception]] = []
-        for entry in (one for one in ranked if one.steps == ranked[0].steps):
-            candidate = suited_candidate(entry, self.kernel, self.rank)
-            try:
-                choice = self._checked(candidate, entry, situation, ranked)
-                return self._fit(choice, (*notes, *(f"{name} could not learn: {error}" for name, error in failed)))
-            except (InputError, SolverError) as error:
-                failed.append((entry.name, error))
-        raise failed[0][1]
-
-    def best_of(self, given: Sequence[Any]) -> Metric:
-        """Return the metric of the best candidate, or the start where none is better."""
-        if isinstance(given, str | Mapping) or not len(given):
-            raise InputError(f"candidates must be a list of one or more methods, got {given!r}")
-        candidates = [read_candidate(one, self.kernel) for one in given]
-        return self._fit(self._chosen(candidates, start_candidate(self.kernel)))
-
-    def _checked(self, candidate: Candidate, entry: Suited, situation: Situation, ranked: Sequence[Suited]) -> Choice:
-        if not self.guard:
-            return Choice(candidate, {"choice": f"{candidate.name}, the first choice for these rows; not checked"})
-        reason, compared, start = _not_checkable(situation), [candidate], start_candidate(self.kernel)
-        if not reason and situation.constraint.size < entry.use.check_from * situation.n:
-            others = [one for one in ranked if one.use.rival and one.name != entry.name]
-            compared += [suited_candidate(one, self.kernel, self.rank) for one in others]
-            start = None
-            reason = "" if others else f"there are fewer than {entry.use.check_from:g} relations for each row"
-        if not reason:
-            try:
-                return self._chosen(compared, start)
-            except InputError as error:
-                reason = " ".join(str(error).split())
-        return Choice(
-            candidate, {"choice": f"{candidate.name}, the first choice for these rows; not checked, because {reason}"}
-        )
-
-    def _chosen(self, candidates: Sequence[Candidate], start: Candidate | None) -> Choice:
-        rows = self._rows(candidates[0])
-        self.constraint.check(_rows.count(rows), "constraints")
-        return choose(candidates, start, rows, self.constraint, rank=self.rank, seed=self.seed, guard=self.guard)
-
-    def _fit(self, choice: Choice, notes: tuple[str, ...] = ()) -> Metric:
-        candidate = choice.candidate
-        plan = replace(candidate.plan, notes=(*notes, *candidate.plan.notes))
-        return fit(
-            plan,
-            self._rows(candidate),
-            self.constraint,
-            rank=self.rank if candidate.rank is None else candidate.rank,
-            seed=self.seed,
-            columns=self.columns,
-            choice=choice.fields,
-        )
-
-    def _rows(self, candidate: Candidate) -> Any:
-        return candidate.plan.kernel.check(self.X, "X")
-
-
-def _not_checkable(situation: Situation) -> str:
-    """Return why no choice is checked on held-out relations; "" if it is."""
-    if situation.takes not in ("vectors", "strings"):
-        return "the rows are no vectors"
-    return ""
+            ranked, notes = first_suited(situation)
+            if solver is None:
+                return ranked[0].plan(kernel, rank).noting(*notes)
+            method = ranked[0].name
+    return resolve(method, kernel, solver, options, rank=rank).noting(*notes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,24 +12,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import join, neighbors
+from . import neighbors
 from . import rows as _rows
 from .adapters import Adapter, adapter_of
 from .card import card, lines_of
 from .checks import one_of, plural, shown, whole_number
 from .distances import BoundCoordinates, DistanceBlock, NearestByKernel, PairedDistance, finite_distances
-from .errors import InputError, MissingPluginError, ModelFileError
+from .errors import InputError, ModelFileError
 from .files import model as modelfile
 from .files import probe
 from .files.model import MissingPart
 from .files.origin import Origin
 from .index import Index, make
-from .join import Relations
 from .kernels import Kernel, Mixture, is_number
 from .neighbors import Bounds, Search, Searcher
 from .neighbors.largest import largest
-from .problem import Solution, Solver
+from .problem import Solver
 from .record import Report, short
+from .registry.progress import progress
 from .rows import cluster
 from .space import (
     FeatureMap,
@@ -40,7 +39,6 @@ from .space import (
     explicit_width,
     parts_of,
     principal_axes,
-    represent,
 )
 
 __all__ = ["Metric", "Report", "load"]
@@ -213,7 +211,7 @@ class Metric:
             return self._search_chunks(self.rows, A, k, method)
         if n * _rows.count(A) <= SENT_NEIGHBORS:
             return self._search(A, k, method)
-        with join.progress(f"neighbors of {_rows.count(A)} rows among {n}"):
+        with progress(f"neighbors of {_rows.count(A)} rows among {n}"):
             return self._search(A, k, method)
 
     def _search(self, A: Any, k: int, method: str | Search) -> tuple[Array, Array]:
@@ -324,51 +322,9 @@ class Metric:
         **options
             Of the method's update, for instance ``hold="epsilon"`` of krca.
         """
-        if "solver" in self.missing:
-            raise MissingPluginError(self.missing["solver"].message)
-        solver, method = self.solver, self.report.get("method")
-        if solver is None:
-            raise InputError("a sum of metrics cannot be updated; update its parts and add them again")
-        rows = self._check(X, "X")
-        n = _rows.count(rows)
-        if not solver.can_update:
-            solver.update(self, rows, join.as_constraint(constraints), **options)  # raises, and says why
-        relations = join.relations(constraints, n, solver.accepts, seed=self.seed)
-        started = time.perf_counter()
-        total = n + int(self.report.get("n", 0))
-        exact = str(self.report.get("representation"))
-        with join.progress(f"update of {method} by {n} rows"), join.solving(solver, exact, total, method):
-            solution = solver.checked(solver.update(self, rows, relations.usable, **options), self.kernel)
-        return replace(
-            self,
-            kernel=solution.kernel,
-            rows=None if self.rows is None else _rows.stack(self.rows, rows),
-            report=self._report_after(solution, relations, time.perf_counter() - started),
-            stored_map=self._map_after(solution.kernel, rows),
-            origin=None if self.origin is None else self.origin.without_rows(),
-        )
+        from .fitting import update  # a fit returns a Metric, so that the module is above this one
 
-    def _map_after(self, kernel: Kernel, rows: Any) -> FeatureMap | None:
-        """Return the embedding of an updated metric without training rows: over its landmarks and the new rows."""
-        if self.rows is not None or not isinstance(self.stored_map, FeatureMap):
-            return None
-        new = _rows.take(rows, np.arange(_rows.count(rows)))
-        return represent(kernel, _rows.stack(self.stored_map.landmarks, new), self.rank, seed=self.seed).map
-
-    def _report_after(self, solution: Solution, relations: Relations, seconds: float) -> Report:
-        """Return the report of an update: counts are added up, the other fields are those of the update."""
-        before, usable = self.report, relations.usable
-        values = {
-            **join.facts(solution),
-            "n": before["n"] + usable.n,
-            "seconds": seconds,
-            "relations": before["relations"] + usable.size,
-            "converted": tuple(dict.fromkeys((*before["converted"], *relations.converted))),
-            "dropped": before["dropped"] + usable.dropped,
-            "notes": tuple(dict.fromkeys((*before["notes"], *solution.notes))),
-            "updates": before.get("updates", 0) + 1,
-        }
-        return Report({**before._core, **values}, {**before.outcome, **solution.outcome})
+        return update(self, self._check(X, "X"), constraints, options)
 
     @cached_property
     def embedding(self) -> FeatureMap | Stacked:

@@ -24,12 +24,12 @@ from . import eigen, neighbors
 from . import rows as _rows
 from .constraints import Constraint, Distances, Labels, Lines, Satisfied
 from .errors import InputError, NotAcceptedError
-from .join import as_constraint
 from .kernels import Kernel, Linear
-from .learning import find_method, learn
+from .learning import learn
 from .metric import Metric, Report, load
 from .problem import Certificate, Method, Problem, Solver, Status
 from .registry import registry
+from .resolve import as_constraint, find_method
 from .shell.command import Command
 from .space import Size, represent
 

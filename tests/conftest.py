@@ -51,7 +51,7 @@ SLOW = (
     "classics",
     "test_attacks.py",
     "test_campaign.py",
-    "test_selection.py",
+    "test_auto.py",
     "shell/test_tables.py",
     "shell/test_evaluate.py",
     "tasks",

@@ -11,10 +11,10 @@ import scipy.sparse as sp
 
 import metricforge as mf
 from metricforge import rows
-from metricforge.join import contrast
+from metricforge.fitting import contrast
 from metricforge.kernels import Linear
-from metricforge.plans import resolve
 from metricforge.problem import Method
+from metricforge.resolve import resolve
 from metricforge.space import Contrast, directions, represent
 
 SIGNAL = slice(120, 124)

@@ -31,7 +31,6 @@ LAYERS = [
         "neighbors",
         "constraints",
         "kernels",
-        "registry.progress",
         "datasets",
         "files.storage",
         "files.untrusted",
@@ -39,26 +38,31 @@ LAYERS = [
     ["space", "registry", "files.sources", "files.cells", "files.table", "files.texts", "files.dates", "files.raw"],
     ["problem", "index", "adapters", "distances"],
     ["files.preparation", "files.origin"],
-    ["files.model", "files.probe", "join"],
+    ["files.model", "files.probe"],
     ["metric"],
-    ["plans"],
+    ["resolve"],
+    ["diagnostics"],
     ["fitting"],
-    ["selection"],
+    ["pages.figures"],
+    ["evaluation"],
+    ["auto"],
     ["learning"],
     ["estimators.__init__", "estimators.learner", "estimators.validation", "testing"],
     ["estimators", "tasks", "files"],
     ["pages"],
-    ["comparison"],
     ["plotting", "report"],
     ["shell"],
     ["cli"],
     ["__main__"],
 ]
 RANK = {name: i for i, row in enumerate(LAYERS) for name in row}
-UPWARD = {("constraints", "registry"): "Constraint.to walks conversions, which are edges in the registry"}
+UPWARD = {
+    ("constraints", "registry"): "Constraint.to walks conversions, which are edges in the registry",
+    ("metric", "fitting"): "Metric.update walks the road of a fit",
+}
 NUMERIC = {"errors", "checks", "rows", "psd", "eigen", "neighbors", "constraints", "kernels", "space", "problem"}
 # Files of a method's plugin that users call as they call learn(): they walk the same join, which knows the registry.
-DRIVERS = {"tune": {"join"}}
+DRIVERS = {"tune": {"fitting", "registry"}}
 # One file per heavy dependency; "room.file" in the core and in the plugins.
 HEAVY = {
     "dask": {"rows.cluster", "rows.chunks", "files.storage"},

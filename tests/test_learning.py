@@ -12,10 +12,10 @@ from metricforge_cases.kinds import Ranks
 from scipy.sparse import csr_array
 
 import metricforge as mf
-from metricforge import learning
 from metricforge.errors import InputError, NotAcceptedError, SolverError, UnknownNameError
 from metricforge.problem import Problem, Solution, Status
 from metricforge.registry import registry
+from metricforge.resolve import find_method
 
 X = np.random.default_rng(0).normal(size=(20, 3))
 Y = np.arange(20) % 2
@@ -220,7 +220,7 @@ def test_columns_of_unequal_scale_are_not_noted_where_they_do_not_matter():
 
 
 def test_a_method_may_declare_a_rank_of_its_own(plugged):
-    euclidean = learning.find_method("euclidean")
+    euclidean = find_method("euclidean")
     with plugged(method={"ranked": replace(euclidean, rank=5)}):
         assert learn(kernel="rbf", method="ranked").report["rank"] == 5
         assert learn(kernel="rbf", method="ranked", rank=7).report["rank"] == 7
@@ -303,9 +303,9 @@ def test_auto_never_falls_back_to_a_method_that_does_not_declare_itself(without)
 
 
 def test_auto_takes_methods_in_the_declared_order(plugged):
-    solver = learning.find_method("euclidean").solver
-    first = learning.Method(mf.Pairs, mf.kernels.Linear(), solver, order=0)
-    late = learning.Method(mf.Pairs, mf.kernels.Linear(), solver, order=7)
+    solver = find_method("euclidean").solver
+    first = mf.Method(mf.Pairs, mf.kernels.Linear(), solver, order=0)
+    late = mf.Method(mf.Pairs, mf.kernels.Linear(), solver, order=7)
     with plugged(method={"a-late": late, "z-first": first}):
         assert mf.learn(X, KINDS["idealized"], selection="off").report.method == "z-first"
     with plugged(method={"a-late": late}):
@@ -323,7 +323,7 @@ def test_auto_for_a_kind_that_the_core_does_not_know(plugged):
         report = mf.learn(X, ranks, selection="off").report
         assert report.method == "kcr"
         assert report.notes[0] == "no method declares itself for Ranks: 'kcr', which is for Labels, was chosen"
-    own = learning.Method(Ranks, mf.kernels.Linear(), learning.find_method("euclidean").solver, order=1)
+    own = mf.Method(Ranks, mf.kernels.Linear(), find_method("euclidean").solver, order=1)
     with plugged(constraint={"ranks": Ranks}, conversion=halves, method={"sorting": own}):
         report = mf.learn(X, ranks, selection="off").report
         assert (report.method, report.converted, report.notes) == ("sorting", (), ())
@@ -419,7 +419,7 @@ def test_blas_keeps_to_one_thread_unless_cubic_work_awaits(n, kernel, single, mo
         return Solution(problem.kernel, Status.OPTIMAL, objective=0.0, gap=0.0, certificate="nothing is optimised")
 
     seen = {}
-    monkeypatch.setattr(type(learning.find_method("euclidean").solver), "_solve", solve)
+    monkeypatch.setattr(type(find_method("euclidean").solver), "_solve", solve)
     with threadpool_limits(2, user_api="blas"):
         before = threads()
         if 2 not in before.values():
@@ -450,7 +450,7 @@ def test_strings_start_from_the_normalised_spectrum(rows, method):
 
 def test_a_kernel_that_is_given_or_that_a_method_has_for_strings_stays(plugged):
     assert mf.learn(WORDS, FRUITS, method="krca", kernel=mf.kernels.Spectrum(2)).start == mf.kernels.Spectrum(2)
-    own = replace(learning.find_method("krca"), kernel=mf.kernels.Spectrum(1))
+    own = replace(find_method("krca"), kernel=mf.kernels.Spectrum(1))
     with plugged(method={"letters": own}):
         assert mf.learn(WORDS, FRUITS, method="letters").start == mf.kernels.Spectrum(1)
     assert mf.learn(X, Y, method="krca").start != mf.kernels.Spectrum(3).normalized()

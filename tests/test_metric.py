@@ -279,7 +279,7 @@ def test_metrics_without_rows_still_add_and_scale(tmp_path):
 
 
 def test_a_solver_names_its_method():
-    from metricforge.learning import find_method
+    from metricforge.resolve import find_method
 
     solver = find_method("euclidean").solver
     assert mf.learn(points(), np.arange(60) % 2, solver=solver).report.method == "euclidean"

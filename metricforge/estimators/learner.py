@@ -16,11 +16,11 @@ from .. import rows as _rows
 from ..checks import nearest, shown
 from ..constraints import Constraint, Distances, Labels
 from ..errors import InputError, NotUpdatableError, UnknownNameError
-from ..join import as_constraint
 from ..kernels import Kernel
-from ..learning import find_kernel, find_method, find_solver, learn_named, method_of
+from ..learning import learn_named
 from ..metric import Metric
 from ..problem import Solver
+from ..resolve import as_constraint, find_kernel, find_method, find_solver, method_of
 from .validation import check_lengths, one_column, validated
 
 COMPONENTS = ("kernel", "solver")

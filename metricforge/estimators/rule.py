@@ -16,8 +16,8 @@ from ..checks import number_or, one_of, shown
 from ..constraints import Labels
 from ..errors import InputError
 from ..kernels import squared_euclidean
-from ..learning import providing
 from ..metric import Metric
+from ..resolve import providing
 from ..space import check_memory
 from .learner import MetricLearner
 from .validation import check_lengths, one_column, validated

@@ -26,10 +26,9 @@ from ..checks import plural
 from ..constraints import Constraint, Distances, Labels, Lines, Satisfied
 from ..errors import InputError
 from ..files import atomic as files
-from ..join import as_constraint
 from ..kernels import Kernel
-from ..learning import find_kernel
 from ..metric import Metric
+from ..resolve import as_constraint, find_kernel
 from . import markup, plotting
 from .figures import MISSING, installed
 

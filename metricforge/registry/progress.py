@@ -12,10 +12,13 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..rows import cluster, listening
+from .components import registry
 from .hooks import hookimpl
 
 
@@ -41,6 +44,49 @@ class Event:
     total: int | None = None
     done: bool = False
     info: Mapping[str, float] = field(default_factory=dict)
+
+
+@contextmanager
+def progress(task: str) -> Iterator[Callable[..., None]]:
+    """Send progress events for a task; yields the ``step`` of a Problem.
+
+    The first event comes at once and the last one also after an error.  Dask tasks inside the block are counted, and
+    long passes over rows repeat the last step, with the part of the pass that is done.
+    """
+    registry.step(Event(task))
+    steps = _Steps(task)
+    try:
+        with cluster.watched(_Tasks(task)), listening(steps.working):
+            yield steps
+    finally:
+        registry.step(Event(task, done=True))
+
+
+@dataclass(frozen=True)
+class _Tasks:
+    """Sends the number of finished dask tasks."""
+
+    task: str
+
+    def __call__(self, finished: int, total: int) -> None:
+        registry.step(Event(self.task, finished, total, info={"tasks": total}))
+
+
+@dataclass
+class _Steps:
+    """The ``step`` of a Problem: sends one iteration of a solver."""
+
+    task: str
+    last: Event | None = None
+
+    def __call__(self, step: int, total: int | None = None, **info: float) -> None:
+        self.last = Event(self.task, step, total, info=info)
+        registry.step(self.last)
+
+    def working(self, done: int, total: int) -> None:
+        """Send the last iteration again, with the part of a pass over rows that is done since."""
+        last = self.last or Event(self.task)
+        registry.step(replace(last, info={**last.info, "pass": done / total}))
 
 
 class _Bar:

@@ -7,14 +7,13 @@ from html import escape
 from pathlib import Path
 
 from ..checks import whole_number
-from ..comparison import Comparison, compare
 from ..errors import InputError
+from ..evaluation import FOLDS, Comparison, compare
 from ..files import atomic as files
 from ..kernels import Standardized
 from ..pages import markup, plotting
-from ..plans import find_kernel
+from ..resolve import find_kernel
 from ..rows import take
-from ..selection import FOLDS
 from .hints import hint_kinds, read_hint
 from .output import write_json, write_line
 from .settings import check_not_input, settings

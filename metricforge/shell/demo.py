@@ -17,12 +17,12 @@ from ..constraints import Labels
 from ..errors import ConvergenceWarning, InputError
 from ..files import atomic as files
 from ..kernels import Linear, Standardized
-from ..learning import declared_methods, find_kernel, learn, learn_named
+from ..learning import learn, learn_named
 from ..metric import Metric
 from ..pages import plotting, report
 from ..record import Report
 from ..registry import registry
-from ..selection import label
+from ..resolve import declared_methods, find_kernel, label
 from ..tasks import held_out
 from .output import write_json, write_line
 

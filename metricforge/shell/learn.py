@@ -20,10 +20,11 @@ from ..files.origin import Origin
 from ..files.preparation import ALL_COLUMNS, AS_THEY_ARE
 from ..files.table import Table, row_counters
 from ..kernels import Kernel, Standardized
-from ..learning import declared_methods, find_kernel, learn_named, plan_of
+from ..learning import learn_named, plan_of
 from ..metric import Metric
 from ..pages import report
 from ..pages.figures import MISSING, installed
+from ..resolve import declared_methods, find_kernel
 from ..rows import cluster
 from ..tasks import Score, held_out
 from .hints import hint_kinds, read_hint

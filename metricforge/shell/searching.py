@@ -20,8 +20,8 @@ from ..checks import number
 from ..errors import InputError
 from ..files.origin import Origin
 from ..files.table import Table
-from ..join import progress
 from ..metric import EXACT_NEIGHBORS, Metric
+from ..registry.progress import progress
 from .apply import ids_of, loaded, origin_of, output, read_for
 
 Array = NDArray[Any]

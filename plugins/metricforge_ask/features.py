@@ -20,7 +20,7 @@ class Features:
     """Computes features of rows when they are first needed, and keeps them."""
 
     def __init__(self, X: Any, kernel: mf.Kernel | str | None, seed: int) -> None:
-        from metricforge.learning import find_kernel
+        from metricforge.resolve import find_kernel
         from metricforge.space import represent
 
         if kernel is None:

@@ -159,7 +159,7 @@ def test_resolved_components_show_for_every_method(name):
     params = mf.MetricLearner(name).get_params()
     from dataclasses import fields
 
-    from metricforge.learning import find_method
+    from metricforge.resolve import find_method
 
     for part in ("kernel", "solver"):
         for field in fields(getattr(find_method(name), part)):

@@ -8,7 +8,7 @@ import metricforge as mf
 from metricforge.errors import InputError, UnknownNameError
 from metricforge.kernels import RBF, Linear, Mixture, Polynomial, Product, Spectrum, Standardized, Weak
 from metricforge.kernels.notation import parse_kernel, parse_value
-from metricforge.learning import find_kernel
+from metricforge.resolve import find_kernel
 
 CLASSES = {"rbf": RBF, "linear": Linear, "mine-too": RBF, "ready": RBF(0.5), "odd name": Linear}
 

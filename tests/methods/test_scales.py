@@ -18,7 +18,7 @@ METHODS = [entry.name for entry in mf.registry.registry.entries("method") if not
 @pytest.mark.parametrize("name", METHODS)
 def test_rows_that_were_learned_from_have_distances(name, kernel):
     X, y = example_rows("vectors", 40)
-    method = mf.learning.find_method(name)
+    method = mf.resolve.find_method(name)
     hints = method.constraint.of_values(y)
     learned = 0
     for exponent in EXPONENTS:

@@ -403,7 +403,7 @@ import numpy as np
 import scipy.linalg
 from threadpoolctl import threadpool_info
 import metricforge as mf
-from metricforge.learning import find_method
+from metricforge.resolve import find_method
 from metricforge.problem import Solution, Status
 
 def threads():

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricforge import join, neighbors, psd
+from metricforge import fitting, neighbors, psd
 from metricforge.constraints import Labels, Pairs
 from metricforge.errors import InputError
 from metricforge.kernels import Kernel, Linear
 from metricforge.problem import Problem, check_finite
+from metricforge.registry.progress import progress
 from metricforge.rows import count, draw
 
 from . import proximal
@@ -114,13 +115,13 @@ def tune(
         raise InputError("c_dissimilar, ratio and nu must each hold at least one number")
     rows = kernel.check(X, "X")
     n = count(rows)
-    usable = join.relations(constraints, n, solver.accepts, seed=seed).usable
+    usable = fitting.relations(constraints, n, solver.accepts, seed=seed).usable
     if isinstance(usable, Pairs):
         usable, judged = _split(usable, held_out, seed)
         judged.check(n, "held_out")
-    with join.progress(f"tuning of idealized on {n} rows") as step:
-        space = join.make_space(kernel, rows, rank, seed=seed)
-        with join.solving(solver, space.representation, n):
+    with progress(f"tuning of idealized on {n} rows") as step:
+        space = fitting.make_space(kernel, rows, rank, seed=seed)
+        with fitting.solving(solver, space.representation, n):
             prepared = prepare(solver, Problem(space, usable, seed))
             score: _Labelled | _HeldOut
             if isinstance(usable, Labels):

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricforge import join
+from metricforge import fitting
 from metricforge.checks import numbers, whole_number
 from metricforge.constraints import Constraint, Triplets
 from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import Kernel
 from metricforge.problem import Problem, Status, check_finite
+from metricforge.registry.progress import progress
 from metricforge.rows import as_float64, count, take
 
 from .bases import margins
@@ -89,15 +90,15 @@ def tune(
     whole_number(folds, "folds", least=2)
     rows = kernel.check(X, "X")
     n = count(rows)
-    usable = join.relations(triplets, n, solver.accepts, seed=seed, name="triplets").usable
+    usable = fitting.relations(triplets, n, solver.accepts, seed=seed, name="triplets").usable
     assert isinstance(usable, Triplets)
     if usable.size < folds:
         raise InputError(f"triplets: {usable.size} cannot be split into {folds} folds; give more, or fewer folds")
     part = np.random.default_rng(seed).permutation(usable.size) % folds
     accuracy = np.zeros((len(grid[0]), len(grid[1])))
-    with join.progress(f"tuning of lpdesign on {n} rows") as step:
-        space = join.make_space(kernel, rows, "auto", seed=seed)
-        with join.solving(solver, space.representation, n):
+    with progress(f"tuning of lpdesign on {n} rows") as step:
+        space = fitting.make_space(kernel, rows, "auto", seed=seed)
+        with fitting.solving(solver, space.representation, n):
             for fold in range(folds):
                 step(fold, folds)
                 training = Triplets(usable.triples[part != fold], n=n)

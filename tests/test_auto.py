@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import metricforge as mf
-from metricforge import learning, selection
+from metricforge import auto, evaluation
 from metricforge.constraints import Constraint
 from metricforge.errors import InputError, UnknownNameError
 from metricforge.problem import Solution, Status
@@ -68,7 +68,7 @@ def test_the_same_seed_gives_the_same_choice_and_metric(kind):
 
 @pytest.mark.parametrize("kind", HINTS)
 def test_a_first_choice_that_does_not_help_gives_the_start(kind, plugged):
-    method = learning.Method(type(HINTS[kind]), mf.kernels.Linear(), Worse(), order=0)
+    method = mf.Method(type(HINTS[kind]), mf.kernels.Linear(), Worse(), order=0)
     with plugged(method={"worse": method}):
         metric = mf.learn(X, HINTS[kind])
         assert metric.report.choice.startswith("kept the start (")
@@ -82,7 +82,7 @@ def test_a_first_choice_that_does_not_help_gives_the_start(kind, plugged):
 
 
 def test_a_first_choice_that_fails_gives_way_to_the_next(plugged):
-    method = learning.Method(mf.Pairs, mf.kernels.Linear(), Failing(), order=0)
+    method = mf.Method(mf.Pairs, mf.kernels.Linear(), Failing(), order=0)
     with plugged(method={"failing": method}):
         report = mf.learn(X, HINTS["pairs"]).report
         assert report.method == "simplenpkl"
@@ -103,9 +103,9 @@ def test_a_gram_matrix_is_not_checked_and_that_is_said():
 @pytest.mark.parametrize("kind", HINTS)
 @pytest.mark.parametrize("place", ["memory", "dask"])
 def test_many_rows_are_checked_on_some_of_them(kind, place, plugged, monkeypatch):
-    monkeypatch.setattr(selection, "MOST_ROWS", 60)
+    monkeypatch.setattr(auto, "MOST_ROWS", 60)
     rows = X if place == "memory" else da.from_array(X, chunks=(30, -1))
-    method = learning.Method(type(HINTS[kind]), mf.kernels.Linear(), Worse(), order=0)
+    method = mf.Method(type(HINTS[kind]), mf.kernels.Linear(), Worse(), order=0)
     with plugged(method={"worse": method}):
         report = mf.learn(rows, HINTS[kind]).report
     assert (report.method, report.n) == ("euclidean", 90)
@@ -114,11 +114,11 @@ def test_many_rows_are_checked_on_some_of_them(kind, place, plugged, monkeypatch
 
 
 def test_rows_that_are_drawn_are_learned_from_at_the_rank_of_all_rows(monkeypatch):
-    monkeypatch.setattr(selection, "MOST_ROWS", 300)
+    monkeypatch.setattr(auto, "MOST_ROWS", 300)
     rng = np.random.default_rng(0)
     y = np.arange(6000) % 3
-    seen, solve = [], selection.solve
-    monkeypatch.setattr(selection, "solve", lambda *args, **options: seen.append(solve(*args, **options)) or seen[-1])
+    seen, solve = [], evaluation.solve
+    monkeypatch.setattr(evaluation, "solve", lambda *args, **options: seen.append(solve(*args, **options)) or seen[-1])
     metric = mf.learn(rng.normal(size=(6000, 4)) + 3 * np.eye(3, 4)[y], y, candidates=["kcr"])
     assert metric.report.representation == "landmarks"
     assert [one.space.rank for one in seen[::2]] == 2 * [metric.report.rank]
@@ -152,7 +152,7 @@ def test_few_pairs_compare_the_first_choice_with_its_rival_and_not_with_the_star
 
 def test_few_relations_and_no_rival_leave_the_first_choice_unchecked(plugged):
     use = mf.Use(mf.Labels, 0, check_from=5)
-    method = learning.Method(mf.Labels, mf.kernels.Linear(), Worse(), uses=(use,))
+    method = mf.Method(mf.Labels, mf.kernels.Linear(), Worse(), uses=(use,))
     with plugged(method={"worse": method}):
         assert mf.learn(X, Y).report.choice == (
             "worse, the first choice for these rows; not checked, because there are fewer than 5 relations for each row"
@@ -162,7 +162,7 @@ def test_few_relations_and_no_rival_leave_the_first_choice_unchecked(plugged):
 def test_uses_have_limits(plugged):
     solver = Worse()
     within = mf.Use(mf.Labels, 0, most_rows=90, takes=("vectors",), dask=False, when=lambda c: len(c.classes) == 3)
-    method = learning.Method(mf.Pairs, mf.kernels.Linear(), solver, uses=(within,))
+    method = mf.Method(mf.Pairs, mf.kernels.Linear(), solver, uses=(within,))
     with plugged(method={"limited": method}):
         assert mf.learn(X, Y, selection="off").report.method == "limited"
         assert mf.learn(np.vstack([X, X[:3]]), np.append(Y, Y[:3]), selection="off").report.method == "simplenpkl"
@@ -213,15 +213,15 @@ def test_bad_arguments(options, message):
 
 
 def test_relations_are_capped_and_rows_are_not(monkeypatch):
-    monkeypatch.setattr(selection, "MOST_RELATIONS", 100)
+    monkeypatch.setattr(evaluation, "MOST_RELATIONS", 100)
     seen = []
-    solve = selection.solve
+    solve = evaluation.solve
 
     def watched(plan, rows, relations, **options):
         seen.append((len(rows), relations.given.size))
         return solve(plan, rows, relations, **options)
 
-    monkeypatch.setattr(selection, "solve", watched)
+    monkeypatch.setattr(evaluation, "solve", watched)
     metric = mf.learn(X, HINTS["pairs"])
     assert metric.report.relations == HINTS["pairs"].size
     assert all(40 <= rows <= 75 and size <= 100 for rows, size in seen)
@@ -280,7 +280,7 @@ def test_compare_takes_all_methods_that_can_learn_from_the_hints_by_default():
 
 
 def test_a_candidate_that_fails_says_why(plugged):
-    method = learning.Method(mf.Labels, mf.kernels.Linear(), Failing(), order=None)
+    method = mf.Method(mf.Labels, mf.kernels.Linear(), Failing(), order=None)
     with plugged(method={"failing": method}):
         table = mf.compare(X, Y, candidates=["failing", "krca"])
         assert table.scores[-1].failure == "InputError: this method never learns"

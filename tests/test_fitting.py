@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import metricforge as mf
-from metricforge import join
+from metricforge import fitting, resolve
 from metricforge.errors import InputError, SolverError
 from metricforge.kernels import Linear
 from metricforge.problem import Method, Solution, Solver, Status
@@ -149,13 +149,13 @@ def test_an_error_in_an_update_names_the_solver_and_the_plugin(growing):
 
 def test_an_update_limits_the_threads_of_blas(growing, monkeypatch):
     limits = []
-    one_thread = join.cluster.one_thread
-    monkeypatch.setattr(join.cluster, "one_thread", lambda: limits.append(1) or one_thread())
+    one_thread = fitting.cluster.one_thread
+    monkeypatch.setattr(fitting.cluster, "one_thread", lambda: limits.append(1) or one_thread())
     metric = learned()
     assert limits == [1]
     metric.update(NEW, np.arange(6) % 2)
     assert limits == [1, 1]
-    monkeypatch.setattr(join, "CUBIC", 25)  # 20 rows and 6 more, but their Gram matrix is not used
+    monkeypatch.setattr(fitting, "CUBIC", 25)  # 20 rows and 6 more, but their Gram matrix is not used
     metric.update(NEW, np.arange(6) % 2)
     assert limits == [1, 1, 1]
     exact = mf.learn(X, GROUPS, method="growing", kernel=mf.kernels.RBF(0.5), rank="exact")
@@ -220,12 +220,12 @@ def test_rows_whose_squares_would_overflow_in_a_solver_are_refused():
 @pytest.mark.parametrize("value", [mf.Pairs, np.ndarray])
 def test_a_class_is_no_constraint(value):
     with pytest.raises(InputError, match=r"^constraints must be labels \(1-d\) or a constraint, got <class"):
-        join.as_constraint(value)
+        resolve.as_constraint(value)
 
 
 def test_a_matrix_that_cannot_be_factorised_is_an_input_error():
     says = r"^X: mine met a matrix that it cannot factorise \(3-th minor\); rescale"
-    with pytest.raises(InputError, match=says), join.solving(None, "features", 9, "mine"):
+    with pytest.raises(InputError, match=says), fitting.solving(None, "features", 9, "mine"):
         raise np.linalg.LinAlgError("3-th minor")
 
 
@@ -240,7 +240,7 @@ def test_a_matrix_that_cannot_be_factorised_is_an_input_error():
     ],
 )
 def test_every_kind_of_hints_says_which_rows_are_alike(constraint):
-    found = join.contrast(constraint, seed=0)
+    found = fitting.contrast(constraint, seed=0)
     assert len(found.like)
     assert len(found.unlike)
     if isinstance(constraint, mf.Labels):
@@ -250,7 +250,7 @@ def test_every_kind_of_hints_says_which_rows_are_alike(constraint):
 
 
 def test_groups_say_which_rows_are_alike_only():
-    found = join.contrast(mf.Chunklets(np.arange(30) % 3), seed=0)
+    found = fitting.contrast(mf.Chunklets(np.arange(30) % 3), seed=0)
     assert len(found.like)
     assert found.unlike.shape == (0, 2)
 
@@ -263,7 +263,7 @@ def test_hints_of_a_foreign_kind_choose_no_components():
         def to(self, kind, *, seed=0):
             raise InputError("no conversion leads from Ranks")
 
-    assert join.contrast(Ranks(np.arange(9) % 2), seed=0) is None
+    assert fitting.contrast(Ranks(np.arange(9) % 2), seed=0) is None
 
 
 @pytest.mark.parametrize("wrap", [np.asarray, list])
@@ -273,6 +273,6 @@ def test_a_bare_y_of_many_fractions_is_no_class_per_row(wrap):
     for call in (mf.learn, mf.compare, mf.MetricLearner().fit):
         with pytest.raises(InputError, match=r"y holds 35 different numbers.*; give mf\.Targets\(y\).*mf\.Labels\(y\)"):
             call(X, y)
-    assert join.as_constraint(mf.Labels(y)).size == 40
-    assert join.as_constraint(y, kind=mf.Targets).size == 40
-    assert len(join.as_constraint(np.arange(40) % 20 / 8).classes) == 20
+    assert resolve.as_constraint(mf.Labels(y)).size == 40
+    assert resolve.as_constraint(y, kind=mf.Targets).size == 40
+    assert len(resolve.as_constraint(np.arange(40) % 20 / 8).classes) == 20
