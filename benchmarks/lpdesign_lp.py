@@ -31,7 +31,7 @@ spread = X.std(axis=0)
 X = (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1)
 triplets = mf.Triplets.from_labels(y, n_triplets=1500, seed=0)
 from metricforge_plugins.lpdesign.solver import METHOD, Design, LPDesign
-from metricforge.problem import Problem
+from metricforge.solver import Problem
 from metricforge.space import represent
 solver = LPDesign.paper(0.01, 0.001, white=True)
 problem = Problem(represent(METHOD.kernel.resolve(X), X), triplets)

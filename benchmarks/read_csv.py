@@ -31,7 +31,7 @@ def run(quick: bool = False) -> Table:
     import polars as pl
     from pyarrow import csv
 
-    from metricforge.files import Choices, arrow, read, read_prepared
+    from metricforge.tables import Choices, arrow, read, read_prepared
 
     n, d = (2000, 20) if quick else (100_000, 20)
     rng = np.random.default_rng(0)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from metricforge.shell import demo
+from metricforge.cli import demo
 
 from .run import Table
 

@@ -20,47 +20,46 @@ from typing import TYPE_CHECKING, Any
 from . import names as _names
 
 if TYPE_CHECKING:
-    from . import datasets, eigen, errors, kernels, neighbors, psd, space, tasks, testing
+    from . import datasets, eigen, errors, kernels, neighbors, plotting, psd, report, space, tasks, testing
+    from .cli.command import Command
     from .constraints import Chunklets, Constraint, Labels, Pairs, Quadruplets, Targets, Triplets
+    from .distributed.storage import open_rows
     from .estimators.learner import MetricLearner
     from .evaluation import compare
-    from .files.storage import open_rows
     from .kernels import Kernel
     from .learning import learn
     from .metric import Metric, load
-    from .pages import plotting, report
-    from .problem import Certificate, Method, Problem, Solution, Solver, Status, Use
     from .registry import methods, plugins, register
     from .registry.hooks import hookimpl
-    from .shell.command import Command
+    from .solver import Certificate, Method, Problem, Solution, Solver, Status, Use
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "Certificate": "problem",
+    "Certificate": "solver",
     "Chunklets": "constraints",
-    "Command": "shell.command",
+    "Command": "cli.command",
     "Constraint": "constraints",
     "Kernel": "kernels",
     "Labels": "constraints",
-    "Method": "problem",
+    "Method": "solver",
     "Metric": "metric",
     "MetricLearner": "estimators.learner",
     "Pairs": "constraints",
-    "Problem": "problem",
+    "Problem": "solver",
     "Quadruplets": "constraints",
-    "Solution": "problem",
-    "Solver": "problem",
-    "Status": "problem",
+    "Solution": "solver",
+    "Solver": "solver",
+    "Status": "solver",
     "Targets": "constraints",
     "Triplets": "constraints",
-    "Use": "problem",
+    "Use": "solver",
     "compare": "evaluation",
     "hookimpl": "registry.hooks",
     "learn": "learning",
     "load": "metric",
     "methods": "registry",
-    "open_rows": "files.storage",
+    "open_rows": "distributed.storage",
     "plugins": "registry",
     "register": "registry",
 }
@@ -70,9 +69,9 @@ _MODULES = {
     "errors": "errors",
     "kernels": "kernels",
     "neighbors": "neighbors",
-    "plotting": "pages.plotting",
+    "plotting": "plotting",
     "psd": "psd",
-    "report": "pages.report",
+    "report": "report",
     "space": "space",
     "tasks": "tasks",
     "testing": "testing",

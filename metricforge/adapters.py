@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from . import psd
-from .checks import one_of, whole_number
 from .errors import InputError
 from .files import atomic
 from .kernels import Kernel
 from .rows import Array, as_float64, gathered, is_dask, is_sparse, quiet
 from .space import FeatureMap, explicit_map, explicit_width
+from .validation import one_of, whole_number
 
 CHECKED, DIGITS = 20, 1e-6
 """Training rows on which a map is compared with the kernel, and the largest error of its values."""

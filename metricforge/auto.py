@@ -7,17 +7,17 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from . import rows as _rows
-from .checks import nearest
 from .constraints import Constraint
 from .errors import InputError, SolverError, UnknownNameError
 from .evaluation import MOST_ROWS, Scored, score
 from .fitting import make_space, relations
 from .kernels import Kernel
-from .problem import Method, Use
 from .registry import registry
 from .registry.progress import progress
 from .resolve import Plan, declared_methods, read_plan, start_plan
 from .rows import cluster
+from .solver import Method, Use
+from .validation import nearest
 
 CHECKED = 2
 """Folds on which "auto" checks its choice: with its fit on all rows it then costs less than four fits."""

@@ -31,8 +31,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .checks import nearest, whole_number
 from .errors import InputError, UnknownNameError
+from .validation import nearest, whole_number
 
 _log = logging.getLogger(__name__)
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import rows as _rows
-from .checks import first_rows
 from .constraints import Distances
 from .kernels import Kernel, Standardized
 from .resolve import Plan, declared_methods, find_kernel, with_options
 from .rows import Array
 from .space import BUDGET, FactoredKernel, Space
+from .validation import first_rows
 
 if TYPE_CHECKING:
     from .fitting import Solved

@@ -63,7 +63,7 @@ class ConvergenceWarning(UserWarning):
 
 
 def __getattr__(name: str) -> Any:
-    # these were defined here before they moved to `metricforge.checks`
+    # these were defined here before they moved to `metricforge.validation`
     if name in ("first_rows", "nearest", "whole_number"):
         return getattr(import_module(".checks", __package__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,18 +15,18 @@ from typing import Any
 import numpy as np
 
 from . import rows as _rows
-from .checks import nearest, whole_number
 from .constraints import Constraint, Distances
 from .errors import ConvergenceWarning, InputError, SolverError, UnknownNameError
 from .fitting import fit, relations, solve
 from .kernels import Kernel, Linear
 from .metric import Metric
-from .pages.figures import grid
-from .problem import Certificate
 from .registry import registry
 from .registry.progress import progress
+from .reports.figures import grid
 from .resolve import START, Plan, as_constraint, declared_methods, find_kernel, read_plan, start_kernel, start_plan
+from .solver import Certificate
 from .space import explicit_map, explicit_width
+from .validation import nearest, whole_number
 
 FOLDS = 3
 MOST_RELATIONS = 50_000

@@ -24,11 +24,11 @@ from .diagnostics import column_deviations, on_one_line, remarks, scaling
 from .errors import InputError, MissingPluginError
 from .kernels import FittedKernel, Kernel
 from .metric import Metric, Report
-from .problem import Method, Problem, Solution, Solver
 from .registry import registry
 from .registry.progress import progress
 from .resolve import Plan, as_constraint, declared_methods
 from .rows import Array, cluster
+from .solver import Method, Problem, Solution, Solver
 from .space import Contrast, FeatureMap, Size, Space, represent, space_seconds
 
 CUBIC = 1000

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import rows as _rows
-from .checks import number, one_of, whole_number
 from .errors import InputError
 from .neighbors import Found
 from .neighbors.index import CellIndex, build, opened
 from .rows import Array
+from .validation import number, one_of, whole_number
 
 if TYPE_CHECKING:
     from .metric import Metric

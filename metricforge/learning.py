@@ -7,13 +7,13 @@ from typing import Any
 
 from . import rows as _rows
 from .auto import Automatic, Situation, first_suited, knowing
-from .checks import nearest, one_of, shown, whole_number
 from .errors import InputError, SolverError
 from .fitting import fit
 from .kernels import Kernel
 from .metric import Metric
-from .problem import Solver
 from .resolve import Plan, as_constraint, find_kernel, find_solver, method_names, method_of, resolve, start_kernel
+from .solver import Solver
+from .validation import nearest, one_of, shown, whole_number
 
 SELECTION = ("guard", "off")
 

@@ -16,21 +16,19 @@ from . import neighbors
 from . import rows as _rows
 from .adapters import Adapter, adapter_of
 from .card import card, lines_of
-from .checks import one_of, plural, shown, whole_number
 from .distances import BoundCoordinates, DistanceBlock, NearestByKernel, PairedDistance, finite_distances
 from .errors import InputError, ModelFileError
-from .files import model as modelfile
-from .files import probe
-from .files.model import MissingPart
-from .files.origin import Origin
 from .index import Index, make
 from .kernels import Kernel, Mixture, is_number
 from .neighbors import Bounds, Search, Searcher
 from .neighbors.largest import largest
-from .problem import Solver
-from .record import Report, short
 from .registry.progress import progress
+from .report import Report, short
 from .rows import cluster
+from .serialization import model as modelfile
+from .serialization import probe
+from .serialization.model import MissingPart
+from .solver import Solver
 from .space import (
     FeatureMap,
     Stacked,
@@ -40,6 +38,8 @@ from .space import (
     parts_of,
     principal_axes,
 )
+from .tables.origin import Origin
+from .validation import one_of, plural, shown, whole_number
 
 __all__ = ["Metric", "Report", "load"]
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any, Protocol
 
-from .checks import nearest
 from .errors import InputError, UnknownNameError
+from .validation import nearest
 
 
 class Named(Protocol):

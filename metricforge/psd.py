@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .checks import number, shown
 from .errors import InputError
 from .rows import blocks, check_memory
+from .validation import number, shown
 
 Array = NDArray[Any]
 

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from . import rows as _rows
-from .checks import nearest, shown
 from .constraints import Constraint, Labels
 from .errors import InputError, UnknownNameError
 from .kernels import Kernel, strings
 from .metric import Metric
-from .problem import Method, Solver
 from .registry import registry
 from .registry.notation import read_kernel
+from .solver import Method, Solver
+from .validation import nearest, shown
 
 START = "start"
 """The label of the plan that learns nothing."""

@@ -22,15 +22,15 @@ import numpy as np
 
 from . import eigen, neighbors
 from . import rows as _rows
+from .cli.command import Command
 from .constraints import Constraint, Distances, Labels, Lines, Satisfied
 from .errors import InputError, NotAcceptedError
 from .kernels import Kernel, Linear
 from .learning import learn
 from .metric import Metric, Report, load
-from .problem import Certificate, Method, Problem, Solver, Status
 from .registry import registry
 from .resolve import as_constraint, find_method
-from .shell.command import Command
+from .solver import Certificate, Method, Problem, Solver, Status
 from .space import Size, represent
 
 

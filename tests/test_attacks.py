@@ -22,7 +22,7 @@ import pytest
 import scipy.sparse as sp
 
 import metricforge as mf
-from metricforge.cli import main
+from metricforge.cli.program import main
 from metricforge.errors import InputError, MemoryBudgetError, ModelFileError
 from metricforge.rows import check_memory
 
@@ -250,7 +250,7 @@ def test_no_warning_of_numpy_leaves_the_library(call):
 PIPE = """
 import os, sys
 import metricforge as mf
-from metricforge.cli import main
+from metricforge.cli.program import main
 os.mkfifo("pipe.metric")
 os.mkfifo("rows.csv")
 try:
@@ -380,7 +380,7 @@ def test_a_message_that_quotes_an_array_is_one_line(call):
 
 TWO_LINES = """
 import logging
-from metricforge.cli import main
+from metricforge.cli.program import main
 main(["datasets"])
 logging.getLogger("metricforge.plugins").warning("a plugin quotes an error\\nof two lines")
 """
@@ -432,7 +432,7 @@ def test_a_limit_that_was_not_reached_is_not_the_reason_of_an_end():
 LAST = """
 import os, signal, sys
 import numpy as np
-from metricforge.cli import main
+from metricforge.cli.program import main
 
 def save(file, *_, **__):
     file.write(b"half")

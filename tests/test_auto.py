@@ -13,7 +13,7 @@ import metricforge as mf
 from metricforge import auto, evaluation
 from metricforge.constraints import Constraint
 from metricforge.errors import InputError, UnknownNameError
-from metricforge.problem import Solution, Status
+from metricforge.solver import Solution, Status
 
 RNG = np.random.default_rng(0)
 Y = np.arange(90) % 3

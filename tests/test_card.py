@@ -10,7 +10,7 @@ import pytest
 
 import metricforge as mf
 from metricforge.card import card
-from metricforge.pages import report
+from metricforge.reports import page as report
 
 
 class Text(HTMLParser):

@@ -13,8 +13,8 @@ import metricforge as mf
 from metricforge import rows
 from metricforge.fitting import contrast
 from metricforge.kernels import Linear
-from metricforge.problem import Method
 from metricforge.resolve import resolve
+from metricforge.solver import Method
 from metricforge.space import Contrast, directions, represent
 
 SIGNAL = slice(120, 124)

@@ -12,8 +12,8 @@ import pytest
 
 import metricforge as mf
 from metricforge.kernels import RBF, Linear, Mixture, Normalized, Product, Weak
-from metricforge.problem import Solution, Status
 from metricforge.registry import registry
+from metricforge.solver import Solution, Status
 from metricforge.space import ChangedKernel, LearnedKernel, represent
 from metricforge.testing import (
     check_constraint,

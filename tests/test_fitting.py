@@ -11,7 +11,7 @@ import metricforge as mf
 from metricforge import fitting, resolve
 from metricforge.errors import InputError, SolverError
 from metricforge.kernels import Linear
-from metricforge.problem import Method, Solution, Solver, Status
+from metricforge.solver import Method, Solution, Solver, Status
 
 X = np.random.default_rng(0).normal(size=(20, 3))
 NEW = np.random.default_rng(1).normal(size=(6, 3))

@@ -21,51 +21,43 @@ PLUGINS = ROOT / "plugins" / "metricforge_plugins"
 # their own room.
 LAYERS = [
     ["errors", "__init__"],
-    ["checks"],
-    ["names", "lazy", "record", "card"],
-    ["rows", "registry.hooks", "registry.__init__", "files.__init__", "files.atomic"],
-    ["shell.__init__", "shell.command", "shell.output"],
-    [
-        "eigen",
-        "psd",
-        "neighbors",
-        "constraints",
-        "kernels",
-        "datasets",
-        "files.storage",
-        "files.untrusted",
-    ],
-    ["space", "registry", "files.sources", "files.cells", "files.table", "files.texts", "files.dates", "files.raw"],
-    ["problem", "index", "adapters", "distances"],
-    ["files.preparation", "files.origin"],
-    ["files.model", "files.probe"],
+    ["validation"],
+    ["names", "lazy", "report", "card"],
+    ["rows", "registry.hooks", "registry.__init__"],
+    ["cli.__init__", "cli.command", "cli.output"],
+    ["files"],
+    ["eigen", "psd", "neighbors", "constraints", "kernels", "datasets", "distributed"],
+    ["space", "registry"],
+    ["tables"],
+    ["solver", "index", "adapters", "distances"],
+    ["serialization"],
     ["metric"],
     ["resolve"],
     ["diagnostics"],
     ["fitting"],
-    ["pages.figures"],
+    ["reports.figures", "reports.__init__"],
     ["evaluation"],
     ["auto"],
     ["learning"],
     ["estimators.__init__", "estimators.learner", "estimators.validation", "testing"],
-    ["estimators", "tasks", "files"],
-    ["pages"],
-    ["plotting", "report"],
-    ["shell"],
+    ["estimators", "tasks"],
+    ["plotting"],
+    ["reports"],
     ["cli"],
     ["__main__"],
 ]
 RANK = {name: i for i, row in enumerate(LAYERS) for name in row}
 UPWARD = {
     ("constraints", "registry"): "Constraint.to walks conversions, which are edges in the registry",
+    ("report", "reports"): "the functions that write a page of a report",
     ("metric", "fitting"): "Metric.update walks the road of a fit",
 }
-NUMERIC = {"errors", "checks", "rows", "psd", "eigen", "neighbors", "constraints", "kernels", "space", "problem"}
+NUMERIC = {"errors", "validation", "rows", "psd", "eigen", "neighbors", "constraints", "kernels", "space", "solver"}
 # Files of a method's plugin that users call as they call learn(): they walk the same join, which knows the registry.
 DRIVERS = {"tune": {"fitting", "registry"}}
 # One file per heavy dependency; "room.file" in the core and in the plugins.
 HEAVY = {
-    "dask": {"rows.cluster", "rows.chunks", "files.storage"},
+    "dask": {"rows.cluster", "rows.chunks", "distributed.storage"},
     "distributed": {"rows.cluster", "rows.allocation"},
     "pynndescent": {"neighbors.nndescent"},
     "primme": {"eigen.backends"},
@@ -80,9 +72,9 @@ HEAVY = {
         "lpdesign.gaussian",
         "nca.loops",
     },
-    "matplotlib": {"pages.figures"},
-    "pyarrow": {"files.storage", "files.arrow"},
-    "zarr": {"files.storage"},
+    "matplotlib": {"reports.figures"},
+    "pyarrow": {"distributed.storage", "tables.arrow"},
+    "zarr": {"distributed.storage"},
     "psutil": {"rows.cluster"},
     "onnx": {"adapters"},
 }

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import metricforge as mf
-from metricforge.cli import main
+from metricforge.cli.program import main
 from metricforge.errors import InputError
 
 X, Y = mf.datasets.load("wine")

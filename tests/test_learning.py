@@ -13,9 +13,9 @@ from scipy.sparse import csr_array
 
 import metricforge as mf
 from metricforge.errors import InputError, NotAcceptedError, SolverError, UnknownNameError
-from metricforge.problem import Problem, Solution, Status
 from metricforge.registry import registry
 from metricforge.resolve import find_method
+from metricforge.solver import Problem, Solution, Status
 
 X = np.random.default_rng(0).normal(size=(20, 3))
 Y = np.arange(20) % 2

@@ -105,7 +105,7 @@ COMMANDS = """
 import contextlib, ctypes, gc, io, json, os, sys, warnings
 from pathlib import Path
 import numpy as np
-from metricforge.cli import main
+from metricforge.cli.program import main
 
 warnings.simplefilter("ignore")
 os.chdir(sys.argv[1])

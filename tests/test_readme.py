@@ -28,7 +28,7 @@ def blocks(page):
 def typed(text):
     lines = [line.removeprefix("$ ") for line in text.splitlines() if line.startswith("$ metricforge ")]
     calls = [f"assert main({shlex.split(line)[1:]!r}) == 0" for line in lines]
-    return "\n".join(["from metricforge.cli import main", *calls])
+    return "\n".join(["from metricforge.cli.program import main", *calls])
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: str(p.relative_to(ROOT)))

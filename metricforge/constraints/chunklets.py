@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import generator, plural, wrong
+from ..validation import generator, plural, wrong
 from .distances import Distances
 from .drawing import MOST_PAIRS, PER_ROW, draw_components, sample_pairs
 from .indices import all_pairs, by_first_row, components_of, deal, draw_groups, groups_of, members_of, stack_pairs

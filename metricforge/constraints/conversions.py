@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..checks import generator
+from ..validation import generator
 from .chunklets import Chunklets
 from .drawing import MOST_TRIPLETS, PER_ROW
 from .indices import groups_of, keyed_pairs, pair_keys

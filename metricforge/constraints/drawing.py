@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import generator, shown
 from ..errors import InputError
+from ..validation import generator, shown
 from .indices import all_pairs, by_first_row, cross_pairs, pair_keys, stack_pairs
 
 Array = NDArray[Any]

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import generator, whole_number
 from ..errors import InputError
 from ..rows import draw
+from ..validation import generator, whole_number
 
 Array = NDArray[Any]
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import names
-from ..checks import generator, plural, shown
 from ..errors import InputError, NotAcceptedError
 from ..rows import ComparedByContent, draw
+from ..validation import generator, plural, shown
 from .indices import deal, inside
 from .validation import row_numbers
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import plural
 from ..errors import InputError
+from ..validation import plural
 from .distances import MOST_RELATIONS, Distances
 from .drawing import draw_components, sample_pairs
 from .indices import by_first_row, deal, draw_groups

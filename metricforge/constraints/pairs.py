@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import generator, whole_number
 from ..errors import InputError
+from ..validation import generator, whole_number
 from .distances import Distances
 from .drawing import MOST_PAIRS, PER_ROW, draw_components, sample_pairs
 from .indices import all_pairs, components_of, cross_pairs, groups_of, members_of, pair_keys, partners, stack_pairs

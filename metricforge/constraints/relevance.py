@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import generator, shown, whole_number
 from ..errors import InputError
 from ..rows import check_memory
+from ..validation import generator, shown, whole_number
 
 Array = NDArray[Any]
 

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import first_rows, generator, plural
 from ..errors import InputError
 from ..rows import draw
+from ..validation import first_rows, generator, plural
 from .distances import Distances
 from .drawing import MOST_TRIPLETS, PER_ROW
 from .indices import deal

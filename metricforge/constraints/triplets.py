@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import generator, whole_number
 from ..errors import InputError
 from ..rows import check_memory
+from ..validation import generator, whole_number
 from .distances import Distances
 from .drawing import MOST_TRIPLETS, PER_ROW, ClassIndex, draw_components, sample_pairs
 from .indices import partners

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import first_rows, shown, whole_number
 from ..errors import InputError
+from ..validation import first_rows, shown, whole_number
 from .indices import keyed_pairs, pair_keys
 
 Array = NDArray[Any]

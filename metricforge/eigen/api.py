@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import generator, number, whole_number
 from ..errors import ConvergenceWarning, InputError
 from ..rows import check_memory, cluster, gathered, is_dask
 from ..rows.memory import requested_budget
+from ..validation import generator, number, whole_number
 from .backends import choose, dense, name_of, resolve
 from .checking import TOL_FLOOR, checked_matrix, checked_start, tol_floor
 from .columns import columns_of

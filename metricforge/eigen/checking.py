@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import check_sparse_indices, first_rows
 from ..errors import InputError
+from ..validation import check_sparse_indices, first_rows
 from .contract import Floats
 from .products import is_sparse
 

@@ -13,9 +13,9 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import first_rows
 from ..errors import InputError, SolverError
 from ..rows import beat
+from ..validation import first_rows
 from .columns import Block, Columns, InMemory, columns_of
 from .contract import Floats, Stop
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import first_rows
 from ..errors import InputError, SolverError
 from ..rows import Value, cluster, evaluate
+from ..validation import first_rows
 from .chunked import ChunkedColumns, PerChunk, RowChunks
 
 if TYPE_CHECKING:

@@ -13,14 +13,14 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from .. import rows as _rows
-from ..checks import nearest, shown
 from ..constraints import Constraint, Distances, Labels
 from ..errors import InputError, NotUpdatableError, UnknownNameError
 from ..kernels import Kernel
 from ..learning import learn_named
 from ..metric import Metric
-from ..problem import Solver
 from ..resolve import as_constraint, find_kernel, find_method, find_solver, method_of
+from ..solver import Solver
+from ..validation import nearest, shown
 from .validation import check_lengths, one_column, validated
 
 COMPONENTS = ("kernel", "solver")

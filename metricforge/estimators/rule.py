@@ -12,13 +12,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from .. import neighbors
 from .. import rows as _rows
-from ..checks import number_or, one_of, shown
 from ..constraints import Labels
 from ..errors import InputError
 from ..kernels import squared_euclidean
 from ..metric import Metric
 from ..resolve import providing
 from ..space import check_memory
+from ..validation import number_or, one_of, shown
 from .learner import MetricLearner
 from .validation import check_lengths, one_column, validated
 

@@ -11,9 +11,9 @@ from typing import IO, Any
 
 import numpy as np
 
-from ..checks import check_sparse_indices
 from ..errors import InputError
 from ..rows import check_memory
+from ..validation import check_sparse_indices
 
 
 def check_regular(path: Path) -> None:

@@ -8,7 +8,7 @@ and its algebra, `vectors`, `strings` and `composites` the kernels, `fitted` the
 
 from __future__ import annotations
 
-from ..checks import is_number
+from ..validation import is_number
 from .arithmetic import inner, manhattan, paired_inner, paired_squared_euclidean, squared_euclidean
 from .composites import Mixture, Normalized, Product, Standardized, Transformed, Weak
 from .explicit import ExplicitKernel

@@ -10,9 +10,9 @@ from typing import Any, Self
 import numpy as np
 
 from .. import rows as _rows
-from ..checks import one_of, shown, whole_number
 from ..errors import InputError
 from ..rows import Array, ComparedByContent, quiet
+from ..validation import one_of, shown, whole_number
 from .arithmetic import inverse_root
 from .interface import Kernel
 from .parameters import check_is_kernel, check_on_vectors, sample_rows

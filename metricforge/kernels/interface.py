@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from .. import rows as _rows
-from ..checks import is_number
 from ..errors import InputError
 from ..rows import Array, quiet
+from ..validation import is_number
 
 CANCELLED = 1e-12
 """A squared distance below this share of k(x, x) + k(y, y) is hardly more than the rounding of the three terms."""

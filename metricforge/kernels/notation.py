@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
-from ..checks import nearest, shown
 from ..errors import InputError, UnknownNameError
+from ..validation import nearest, shown
 from .interface import Kernel
 
 Lookup = Callable[[str], Any]

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from .. import rows as _rows
-from ..checks import number_or, shown, wrong
 from ..errors import InputError
 from ..rows import Array
 from ..rows.pairs import MEDIAN_ROWS, pair_values
+from ..validation import number_or, shown, wrong
 from .interface import Kernel
 
 PAIR_BYTES = 14

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import whole_number
 from ..rows import Array
+from ..validation import whole_number
 from .interface import Kernel
 
 

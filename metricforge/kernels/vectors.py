@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from .. import rows as _rows
-from ..checks import first_rows, number, whole_number
 from ..errors import InputError
 from ..rows import Array, ComparedByContent, as_float64, quiet
+from ..validation import first_rows, number, whole_number
 from .arithmetic import (
     inner,
     manhattan,

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from .. import names
-from ..checks import number, whole_number
 from ..errors import InputError
 from ..rows import as_vectors, draw, is_dask, whole_rows
+from ..validation import number, whole_number
 from . import approximate, binary, candidates, choice, exhaustive, nndescent
 from .checking import check_found, check_k, check_queries, check_rows
 from .chunks import across

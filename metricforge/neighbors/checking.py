@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import first_rows, whole_number
 from ..errors import InputError
 from ..rows import as_vectors, check_widths, is_dask, is_sparse
+from ..validation import first_rows, whole_number
 from .contract import Found
 from .distances import largest
 

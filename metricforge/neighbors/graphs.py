@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from ..checks import first_rows, one_of, whole_number
 from ..errors import InputError
 from ..rows import check_memory
+from ..validation import first_rows, one_of, whole_number
 from .contract import Array
 
 if TYPE_CHECKING:

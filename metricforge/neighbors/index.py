@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import number, whole_number
 from ..errors import InputError, ModelFileError
 from ..rows import blocks, chunk_ranges, gathered, is_dask, quiet, show_bytes, take
+from ..validation import number, whole_number
 from .api import search
 from .approximate import pilot_rows, plan, without_itself
 from .checking import check_k, check_rows

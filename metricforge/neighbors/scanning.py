@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..checks import first_rows
 from ..errors import InputError
 from ..rows import beat
+from ..validation import first_rows
 from .contract import Array, DistanceBlock, Found
 
 FIRST_COLUMNS = 512

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pluggy
 
-from ..checks import nearest
 from ..errors import PluginError, UnknownNameError
+from ..validation import nearest
 from . import conversions
 from . import hooks as hookspecs
 from .entries import Entry, Plugin, Registrar

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import names
-from ..checks import one_of
 from ..errors import InputError
+from ..validation import one_of
 
 KINDS = (
     "constraint",

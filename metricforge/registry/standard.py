@@ -72,5 +72,5 @@ def metricforge_register(registrar: Registrar) -> None:
         "plugins",
         "datasets",
     ):
-        registrar.add("command", name, f"metricforge.shell.commands:{name.upper()}")
-    registrar.add("command", "index", "metricforge.shell.index:INDEX")
+        registrar.add("command", name, f"metricforge.cli.commands:{name.upper()}")
+    registrar.add("command", "index", "metricforge.cli.index:INDEX")

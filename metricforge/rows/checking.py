@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import check_sparse_indices, first_rows, shown
 from ..errors import InputError
+from ..validation import check_sparse_indices, first_rows, shown
 from .chunks import whole_rows
 from .containers import Array, is_dask, is_sparse, width
 

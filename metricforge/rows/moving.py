@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import generator
 from ..errors import InputError
+from ..validation import generator
 from . import cluster
 from .chunks import concatenated, selected, split
 from .containers import Array, count, is_dask, is_sparse, width

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import rows_of_numbers
 from ..errors import InputError
 from ..kernels import squared_euclidean
 from ..rows import Array, draw, quiet
 from ..rows.pairs import pair_values
+from ..validation import rows_of_numbers
 
 NEAR, FAR = 0.1, 100.0
 """The range of the median squared distance within which weights exp(−d²) tell rows apart."""

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from .. import rows as _rows
-from ..checks import generator, one_of
 from ..errors import InputError
 from ..kernels import Kernel
 from ..rows import Array, as_float64, check_memory
+from ..validation import generator, one_of
 from .costs import PIVOTS, SAMPLE_ROWS, Size, space_bytes
 from .maps import FeatureMap
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from .. import psd
 from .. import rows as _rows
-from ..checks import number
 from ..errors import InputError
 from ..kernels import FittedKernel, Kernel, squared_euclidean
 from ..rows import Array, check_memory
+from ..validation import number
 from .maps import FeatureMap
 
 ORTHONORMAL = 1e-9

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from .. import rows as _rows
-from ..checks import flag
 from ..kernels import Kernel, Linear, Standardized
 from ..rows import Array, ComparedByContent, as_float64, check_memory
+from ..validation import flag
 
 FEW_COLUMNS = 5
 """Up to this many features, a block is multiplied by one column after another: with 500 landmarks that takes 0.4 (two

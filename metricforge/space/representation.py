@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from .. import rows as _rows
-from ..checks import whole_number_or
 from ..kernels import Kernel
 from ..rows import Array, as_float64, check_memory
+from ..validation import whole_number_or
 from .costs import (
     AUTO_RANK,
     BUDGET,

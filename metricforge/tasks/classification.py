@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import number, whole_number
 from ..constraints import Labels
 from ..errors import InputError
 from ..rows import blocks, cluster, count, is_dask
+from ..validation import number, whole_number
 
 if TYPE_CHECKING:
     from ..metric import Metric

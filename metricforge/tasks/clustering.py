@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import whole_number
 from ..constraints import Constraint, components_of
 from ..errors import InputError, NotAcceptedError
 from ..rows import blocks, check_memory
+from ..validation import whole_number
 from .cannot_links import UNBOUNDED, CannotLinks, Score
 from .embeddings import as_embedding, group_means
 

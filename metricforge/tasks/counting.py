@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import whole_number, wrong
 from ..constraints import Constraint
 from ..errors import InputError
 from ..rows import draw
+from ..validation import whole_number, wrong
 from .clustering import KMeansResult, constrained_kmeans
 from .embeddings import as_embedding
 

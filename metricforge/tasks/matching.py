@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import number, shown, whole_number
 from ..constraints import Distances, Pairs
 from ..errors import InputError
 from ..kernels import Kernel
 from ..rows import count, is_dask
+from ..validation import number, shown, whole_number
 from .scores import kernel_of
 
 if TYPE_CHECKING:

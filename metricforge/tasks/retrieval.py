@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import generator, number, one_of, whole_number
 from ..constraints.relevance import check_grades, check_relevance, listed_rows
 from ..errors import InputError
 from ..kernels import Kernel
 from ..neighbors.largest import largest
 from ..rows import count, is_dask, take
+from ..validation import generator, number, one_of, whole_number
 from .scores import kernel_of
 
 if TYPE_CHECKING:

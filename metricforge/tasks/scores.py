@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import first_rows, one_of, shown
 from ..constraints import Constraint, Distances, Labels, Satisfied, Triplets, row_auc
 from ..errors import InputError
 from ..kernels import Kernel, Linear
 from ..kernels.alignment import factor_alignment, gram_alignment
 from ..rows import blocks, count, is_dask, take, width
+from ..validation import first_rows, one_of, shown
 from .embeddings import as_embedding
 
 if TYPE_CHECKING:

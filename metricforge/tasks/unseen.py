@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import whole_number
 from ..constraints import Constraint, Distances, Satisfied
 from ..errors import ConvergenceWarning, InputError
 from ..rows import bytes_of, check_memory, count, is_dask, take
+from ..validation import whole_number
 
 if TYPE_CHECKING:
     from ..metric import Metric

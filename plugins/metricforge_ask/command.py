@@ -9,7 +9,7 @@ from metricforge import Command
 
 def arguments(parser: ArgumentParser) -> None:
     """Add the arguments of the command."""
-    from metricforge.shell.commands import add_table
+    from metricforge.cli.commands import add_table
 
     add = parser.add_argument
     add("data", help="rows: a table such as .csv or .parquet, or .fasta")

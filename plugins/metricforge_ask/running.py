@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from metricforge.checks import nearest
+from metricforge.cli import write_json, write_line
+from metricforge.cli.settings import choices_of, listed
 from metricforge.errors import InputError
-from metricforge.files.formats import all_columns, existing
-from metricforge.files.preparing import read_prepared
-from metricforge.files.sources import STANDARD_INPUT
-from metricforge.shell import write_json, write_line
-from metricforge.shell.settings import choices_of, listed
+from metricforge.tables.formats import all_columns, existing
+from metricforge.tables.preparing import read_prepared
+from metricforge.tables.sources import STANDARD_INPUT
+from metricforge.validation import nearest
 
 from .cards import Cards
 from .server import Desk, Server

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import metricforge as mf
-from metricforge.checks import number, one_of, shown, whole_number
 from metricforge.constraints import Pairs, Triplets
 from metricforge.errors import InputError
+from metricforge.validation import number, one_of, shown, whole_number
 
 from . import groups, people, scores, triplets
 from .answers import Answer, Header, Log, entry_of, name_entry

@@ -8,9 +8,9 @@ import numpy as np
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.utils import check_random_state
 
-from metricforge.checks import one_of
 from metricforge.errors import InputError
 from metricforge.estimators.validation import own_errors
+from metricforge.validation import one_of
 
 from .rows import Array
 

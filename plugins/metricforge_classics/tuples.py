@@ -10,8 +10,8 @@ from sklearn.base import ClassifierMixin
 from sklearn.metrics import precision_recall_curve, roc_auc_score, roc_curve
 
 import metricforge as mf
-from metricforge.checks import number, one_of
 from metricforge.errors import InputError
+from metricforge.validation import number, one_of
 
 from .mahalanobis import MahalanobisMixin, check_fitted
 from .priors import prior_factor

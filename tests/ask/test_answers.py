@@ -308,7 +308,7 @@ def test_triplets_become_triplets(tmp_path):
 
 
 def test_the_shell_learns_from_answers(tmp_path, monkeypatch, capsys):
-    from metricforge.shell.main import main
+    from metricforge.cli.program import main
 
     monkeypatch.chdir(tmp_path)
     ids = [f"id{i}" for i in range(40)]

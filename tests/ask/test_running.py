@@ -11,8 +11,8 @@ from metricforge_ask.command import arguments
 from metricforge_ask.running import learn_command, prepare
 from metricforge_cases.asking import drive
 
+from metricforge.cli.program import main
 from metricforge.errors import InputError
-from metricforge.shell.main import main
 
 
 def parsed(*words):

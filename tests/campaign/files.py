@@ -20,7 +20,7 @@ from scipy import sparse
 
 import metricforge as mf
 from metricforge import kernels as k
-from metricforge.files.model import FORMAT
+from metricforge.serialization.model import FORMAT
 
 from .battery import in_memory
 from .rows import Rng, pick

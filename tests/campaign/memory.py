@@ -203,7 +203,7 @@ def _manhattan(size: int) -> Callable[[], Any]:
 
 @sized(200_000)
 def _csv(size: int) -> Callable[[], Any]:
-    from metricforge.cli import main
+    from metricforge.cli.program import main
 
     path = Path(os.environ["HOSTILE_FOLDER"]) / f"rows{size}.csv"
     row = ",".join(["1.2345"] * 8)
@@ -297,7 +297,7 @@ def _table(lines: Callable[[int], Any], n: int, *words: str, suffix: str = ".csv
     def make(size: int) -> Callable[[], Any]:
         import gzip
 
-        from metricforge.cli import main
+        from metricforge.cli.program import main
 
         path = Path(os.environ["HOSTILE_FOLDER"]) / f"table{size}{suffix}"
         text = "\n".join(lines(size)) + "\n"

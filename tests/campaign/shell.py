@@ -9,7 +9,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from metricforge.cli import main
+from metricforge.cli.program import main
 
 from .trial import Ended, Trial, Verdict, site_of
 

@@ -141,7 +141,7 @@ def _command(n: int, *words: str, d: int = 20) -> Call:
 
 def _run(words: list[str], size: int) -> None:
     """Run a command; exit code 2 is a refusal, which is allowed for many rows only."""
-    from metricforge.cli import main
+    from metricforge.cli.program import main
 
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

@@ -30,7 +30,7 @@ from metricforge_plugins.idealized.tune import tune
 import metricforge as mf
 from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import RBF, Linear, Spectrum
-from metricforge.problem import Problem
+from metricforge.solver import Problem
 from metricforge.space import LearnedKernel, represent
 from metricforge.testing import check_method
 

@@ -30,8 +30,8 @@ from scipy import sparse
 import metricforge as mf
 from metricforge import neighbors
 from metricforge.errors import ConvergenceWarning, InputError, UnknownNameError
-from metricforge.problem import Problem
 from metricforge.rows import as_dask
+from metricforge.solver import Problem
 from metricforge.space import represent
 from metricforge.testing import check_kernel, check_method, check_solver
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from metricforge.shell import main as cli
+from metricforge.cli import program as cli
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = (

@@ -10,10 +10,10 @@ import pytest
 from metricforge_cases.kinds import Links, links_to_pairs
 
 import metricforge as mf
+from metricforge.cli.program import main
 from metricforge.errors import InputError, MissingPluginError, UnknownNameError
 from metricforge.registry import KINDS, registry
 from metricforge.rows import as_dask
-from metricforge.shell.main import main
 
 
 class CountingEigensolver:

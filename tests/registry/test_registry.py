@@ -130,7 +130,7 @@ def test_registering_by_hand_raises_and_can_be_repaired():
         (("command", "Do_It", "m:C"), ["command 'Do_It'", "lower-case letters", "'my-command'"]),
         (("command", "-x", "m:C"), ["command '-x'"]),
         (("namespace", "learn", "m"), ["namespace 'learn' would hide metricforge.learn"]),
-        (("namespace", "shell", "m"), ["namespace 'shell' would hide metricforge.shell"]),
+        (("namespace", "cli", "m"), ["namespace 'cli' would hide metricforge.cli"]),
         (("namespace", "a-b", "m"), ["namespace 'a-b'", "public Python name"]),
         (("namespace", "_a", "m"), ["namespace '_a'", "public Python name"]),
         (("namespace", "class", "m"), ["namespace 'class'", "public Python name"]),

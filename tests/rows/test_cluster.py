@@ -404,7 +404,7 @@ import scipy.linalg
 from threadpoolctl import threadpool_info
 import metricforge as mf
 from metricforge.resolve import find_method
-from metricforge.problem import Solution, Status
+from metricforge.solver import Solution, Status
 
 def threads():
     return sorted(lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas")

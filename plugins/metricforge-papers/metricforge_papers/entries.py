@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 
-from metricforge.checks import nearest, one_of
 from metricforge.errors import UnknownNameError
+from metricforge.validation import nearest, one_of
 
 from .experiment import Run
 from .result import Result

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from metricforge import datasets
-from metricforge.checks import whole_number
 from metricforge.errors import InputError
 from metricforge.registry import registry
 from metricforge.registry.progress import Event
+from metricforge.validation import whole_number
 
 from .printed import printed
 from .result import Result

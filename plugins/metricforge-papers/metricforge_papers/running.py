@@ -6,10 +6,10 @@ from argparse import Namespace
 from pathlib import Path
 
 from metricforge import plotting
-from metricforge.checks import whole_number
+from metricforge.cli import write_json, write_line
 from metricforge.errors import InputError
 from metricforge.files import atomic as files
-from metricforge.shell import write_json, write_line
+from metricforge.validation import whole_number
 
 from . import checking, pages, statistics
 from .entries import Entry, find, reproduce

@@ -11,7 +11,7 @@ from metricforge_papers import checking, pages
 from metricforge_papers.entries import ENTRIES
 from metricforge_papers.result import Result
 
-from metricforge.shell import main as cli
+from metricforge.cli import program as cli
 
 ROOT = Path(__file__).parents[3]
 

@@ -30,8 +30,8 @@ from metricforge_papers.scores import add_clustering, outstanding
 from metricforge_papers.verdict import Cell
 
 import metricforge as mf
+from metricforge.cli import program as cli
 from metricforge.errors import InputError, UnknownNameError
-from metricforge.shell import main as cli
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results"
 PAPERS = sorted({entry.paper for entry in ENTRIES})

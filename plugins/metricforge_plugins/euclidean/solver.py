@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from metricforge.constraints import Constraint, Labels
 from metricforge.kernels import Linear, Standardized
-from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
+from metricforge.solver import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.space import rows_seconds
 
 

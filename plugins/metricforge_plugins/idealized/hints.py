@@ -14,7 +14,7 @@ from metricforge.constraints import Labels, Pairs
 from metricforge.errors import InputError
 from metricforge.kernels import Kernel
 from metricforge.kernels.alignment import factor_alignment
-from metricforge.problem import Problem
+from metricforge.solver import Problem
 from metricforge.space import (
     DENSE_WIDTH,
     FeatureMap,

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricforge.checks import number
 from metricforge.constraints import Labels
 from metricforge.errors import InputError
 from metricforge.kernels.alignment import alignment, entry_alignment, label_alignment, pair_alignment
 from metricforge.psd import symmetric
+from metricforge.validation import number
 
 Array = NDArray[Any]
 

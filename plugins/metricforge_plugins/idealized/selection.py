@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from metricforge.checks import number_or, whole_number_or
 from metricforge.constraints.indices import all_pairs, keyed_pairs, pair_keys
 from metricforge.kernels import squared_euclidean
 from metricforge.neighbors import nearest_by_class
 from metricforge.rows import draw
 from metricforge.rows.pairs import MEDIAN_ROWS, median_of_pairs
 from metricforge.space import check_memory
+from metricforge.validation import number_or, whole_number_or
 
 Array = NDArray[Any]
 

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metricforge import psd as _psd
-from metricforge.checks import number, number_or, one_of, whole_number
 from metricforge.constraints import Constraint, Labels, Pairs
 from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import Kernel, Linear, Standardized
-from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import ComparedByContent
+from metricforge.solver import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.space import DENSE_WIDTH, Size, space_bytes
+from metricforge.validation import number, number_or, one_of, whole_number
 
 from . import proximal
 from .hints import KEPT_BYTES, Prepared, Restriction, prepare, refined

@@ -15,9 +15,9 @@ from metricforge import fitting, neighbors, psd
 from metricforge.constraints import Labels, Pairs
 from metricforge.errors import InputError
 from metricforge.kernels import Kernel, Linear
-from metricforge.problem import Problem, check_finite
 from metricforge.registry.progress import progress
 from metricforge.rows import count, draw
+from metricforge.solver import Problem, check_finite
 
 from . import proximal
 from .differences import differences

@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metricforge import rows as _rows
-from metricforge.checks import number, numbers, whole_number, whole_number_or
 from metricforge.constraints import Constraint, Pairs
 from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import Linear, Standardized
-from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array
+from metricforge.solver import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.space import LearnedKernel, Size, affordable, check_memory, rows_seconds, space_bytes, space_seconds
+from metricforge.validation import number, numbers, whole_number, whole_number_or
 
 from .dual import Dual
 

@@ -10,12 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metricforge import rows as _rows
-from metricforge.checks import number_or, one_of, whole_number_or
 from metricforge.constraints import Constraint, Labels, by_first_row
 from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import RBF, Kernel, Mixture, Standardized
-from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array, check_memory
+from metricforge.solver import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.space import (
     FeatureMap,
     LearnedKernel,
@@ -26,6 +25,7 @@ from metricforge.space import (
     space_bytes,
     space_seconds,
 )
+from metricforge.validation import number_or, one_of, whole_number_or
 
 from .coordinates import coordinates, discriminant
 from .descent import CHECK_EVERY, SPARE, SPARE_SAMPLED, Descent, State

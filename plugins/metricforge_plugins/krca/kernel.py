@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from metricforge import rows as _rows
-from metricforge.checks import number, whole_number
 from metricforge.errors import InputError
 from metricforge.kernels import Kernel, OverRows, squared_euclidean
 from metricforge.rows import Array, as_float64
 from metricforge.space import FeatureMap, LearnedKernel
+from metricforge.validation import number, whole_number
 
 from .chunklets import contrasts
 from .factor import Factor

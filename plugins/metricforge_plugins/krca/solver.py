@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metricforge import rows as _rows
-from metricforge.checks import nearest, number, number_or, one_of, whole_number
 from metricforge.constraints import Chunklets, Constraint, Pairs
 from metricforge.errors import InputError, UnknownNameError
 from metricforge.kernels import RBF, Kernel, Linear, Standardized
-from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status, Use
 from metricforge.rows import as_float64
+from metricforge.solver import Certificate, Method, Problem, Solution, Solver, Status, Use
 from metricforge.space import Size, Space, explicit_width, rows_seconds, space_seconds
+from metricforge.validation import nearest, number, number_or, one_of, whole_number
 
 from .chunklets import Groups, contrasts, groups_of
 from .kernel import ChunkletKernel, ScatterKernel

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from metricforge import rows as _rows
-from metricforge.checks import number, whole_number
 from metricforge.errors import InputError
 from metricforge.rows import Array
 from metricforge.space import FactoredKernel, FeatureMap, Space, represent
+from metricforge.validation import number, whole_number
 
 from .kernel import LARGEST_COUNT, inverse_root
 from .system import direction, relative

@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from metricforge.checks import number, one_of, whole_number, whole_number_or
 from metricforge.constraints import Constraint, Labels
 from metricforge.errors import InputError
 from metricforge.kernels import Linear, Standardized
-from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array, blocks
+from metricforge.solver import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.space import LearnedKernel, Size, rows_seconds, space_bytes, space_seconds
+from metricforge.validation import number, one_of, whole_number, whole_number_or
 
 EMBEDDINGS = ("weighted", "plain", "orthonormalized")
 ARRAYS = 5

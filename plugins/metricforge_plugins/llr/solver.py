@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metricforge import rows as _rows
-from metricforge.checks import number, number_or
 from metricforge.constraints import Constraint, Pairs
 from metricforge.errors import InputError
 from metricforge.kernels import Linear, Standardized
-from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array
+from metricforge.solver import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.space import LearnedKernel, Size, check_memory, rows_seconds, space_bytes, space_seconds
+from metricforge.validation import number, number_or
 
 PRIOR_SIMILAR, PRIOR_DISSIMILAR = 0.7, 1.1
 """The prior of S in mean variances of the rows, and that of D in covariances of the rows: before any pair is known,

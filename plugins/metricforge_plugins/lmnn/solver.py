@@ -8,12 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from metricforge.checks import number, number_or, whole_number, whole_number_or
 from metricforge.constraints import Constraint, Labels
 from metricforge.errors import ConvergenceWarning
 from metricforge.kernels import Linear, Standardized
-from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array, beat
+from metricforge.solver import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.space import (
     LearnedKernel,
     Size,
@@ -23,6 +22,7 @@ from metricforge.space import (
     space_seconds,
     steps_seconds,
 )
+from metricforge.validation import number, number_or, whole_number, whole_number_or
 
 from .problem import Margins, coordinates, target_neighbours
 

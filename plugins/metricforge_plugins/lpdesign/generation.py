@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from metricforge.problem import Status
 from metricforge.rows import Array
+from metricforge.solver import Status
 
 from .dominance import SCOUT_COLUMNS, Dominance
 from .highs import FEASIBILITY, LimitReachedError, Master, UnsolvedError

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from metricforge.errors import InputError
-from metricforge.problem import Status
 from metricforge.rows import Array
+from metricforge.solver import Status
 
 from .generation import BestDesign
 

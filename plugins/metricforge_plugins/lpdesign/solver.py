@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from metricforge.checks import flag, number, numbers, one_of, whole_number, whole_number_or
 from metricforge.constraints import Constraint, Triplets
 from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import RBF, Kernel, Mixture, Standardized
-from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status, Use
 from metricforge.rows import Array, as_float64, count, draw, take, width
 from metricforge.rows.threads import sum_chunks
+from metricforge.solver import Certificate, Method, Problem, Solution, Solver, Status, Use
 from metricforge.space import check_memory
+from metricforge.validation import flag, number, numbers, one_of, whole_number, whole_number_or
 
 from . import semidefinite
 from .bases import (

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metricforge import fitting
-from metricforge.checks import numbers, whole_number
 from metricforge.constraints import Constraint, Triplets
 from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import Kernel
-from metricforge.problem import Problem, Status, check_finite
 from metricforge.registry.progress import progress
 from metricforge.rows import as_float64, count, take
+from metricforge.solver import Problem, Status, check_finite
+from metricforge.validation import numbers, whole_number
 
 from .bases import margins
 from .solver import LARGEST_PENALTY, METHOD, Design, LPDesign

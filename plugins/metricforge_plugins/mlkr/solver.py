@@ -7,12 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from metricforge.checks import number, plural, whole_number_or
 from metricforge.constraints import Constraint, Targets
 from metricforge.errors import InputError
 from metricforge.kernels import Linear, Standardized
-from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array, blocks, draw
+from metricforge.solver import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.space import (
     LearnedKernel,
     Size,
@@ -27,6 +26,7 @@ from metricforge.space import (
     start_factor,
     steps_seconds,
 )
+from metricforge.validation import number, plural, whole_number_or
 
 LARGEST = 1e145
 """The largest value of y about its mean: sums of squares stay finite."""

@@ -7,12 +7,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from metricforge.checks import number, whole_number_or
 from metricforge.constraints import Constraint, Labels
 from metricforge.errors import InputError
 from metricforge.kernels import Linear, Standardized
-from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array, beat, draw
+from metricforge.solver import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.space import (
     LearnedKernel,
     Size,
@@ -26,6 +25,7 @@ from metricforge.space import (
     start_factor,
     steps_seconds,
 )
+from metricforge.validation import number, whole_number_or
 
 from .objective import Softmax
 

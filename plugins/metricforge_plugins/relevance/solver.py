@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from metricforge.checks import number, number_or, whole_number, whole_number_or
 from metricforge.constraints import Constraint, Triplets
 from metricforge.errors import InputError
 from metricforge.kernels import Kernel, Linear
-from metricforge.problem import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.rows import Array, float_dtype
+from metricforge.solver import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.space import ChangedKernel, LearnedKernel, Size, space_bytes
+from metricforge.validation import number, number_or, whole_number, whole_number_or
 
 from .directions import leading
 from .judgements import Judgements, paired_dots

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from metricforge import rows as _rows
-from metricforge.checks import flag, whole_number
 from metricforge.errors import InputError
 from metricforge.kernels import ExplicitKernel, FittedKernel, Kernel, OverRows
 from metricforge.rows import Array
 from metricforge.space import FeatureMap, OverFeatures, explicit_map
+from metricforge.validation import flag, whole_number
 
 from .graph import nearest_to
 from .unit import unit_rows

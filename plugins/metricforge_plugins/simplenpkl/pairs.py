@@ -9,8 +9,8 @@ import numpy as np
 
 from metricforge import rows as _rows
 from metricforge.constraints import Pairs
-from metricforge.problem import Problem
 from metricforge.rows import Array
+from metricforge.solver import Problem
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

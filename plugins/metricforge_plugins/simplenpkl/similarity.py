@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from metricforge import rows as _rows
-from metricforge.checks import first_rows
 from metricforge.errors import InputError
+from metricforge.validation import first_rows
 
 from .graph import NeighborGraph, graph_of
 

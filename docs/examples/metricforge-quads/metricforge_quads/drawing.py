@@ -1,8 +1,8 @@
 """What ``metricforge draw-comparisons`` does."""
 
-from metricforge.checks import whole_number
+from metricforge.cli import write_json, write_line
 from metricforge.files import check_output, read, write
-from metricforge.shell import write_json, write_line
+from metricforge.validation import whole_number
 
 from .comparisons import Comparisons
 

@@ -6,8 +6,8 @@ from typing import ClassVar
 import numpy as np
 
 import metricforge as mf
-from metricforge.checks import number, whole_number
 from metricforge.space import LearnedKernel
+from metricforge.validation import number, whole_number
 
 from .comparisons import Comparisons
 

@@ -1,0 +1,332 @@
+"""The report of a fit: one self-contained HTML page.
+
+``write("report.html", metric, constraints)`` describes what was learned from what, shows kernel matrix and map before
+and after learning, counts the satisfied relations, and lists the certificate, the settings and the versions.  Pictures
+and style are inside the file, nothing is fetched, and everything that comes from the user is escaped.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import __version__, plotting
+from .. import rows as _rows
+from ..card import rounded
+from ..constraints import Constraint, Distances, Labels, Lines, Satisfied
+from ..errors import InputError
+from ..files import atomic as files
+from ..kernels import Kernel
+from ..metric import Metric
+from ..resolve import as_constraint, find_kernel
+from ..validation import plural
+from . import markup
+from .figures import MISSING, installed
+
+Array = NDArray[Any]
+
+MOST_ROWS = 1000
+"""Largest number of rows in the pictures; of more, a sample is drawn."""
+MOST_COLUMNS = 200
+"""Largest number of columns whose preparation is listed."""
+
+
+def write(path: str | os.PathLike[str], metric: Metric, constraints: Any, **options: Any) -> None:
+    """Write the report of a fit to ``path``, atomically; see `html` for the arguments."""
+    files.check_writable(path)
+    files.write(path, html(metric, constraints, **options).encode())
+
+
+def html(
+    metric: Metric,
+    constraints: Any,
+    *,
+    X: Any = None,
+    y: Any = None,
+    before: Metric | Kernel | str | None = None,
+    names: Sequence[str] | None = None,
+    source: str = "",
+    command: str = "",
+    counted: tuple[Sequence[Satisfied], Sequence[Satisfied]] | None = None,
+) -> str:
+    """Return the report of a fit as the text of an HTML page.
+
+    Parameters
+    ----------
+    metric : Metric
+    constraints : Constraint, or 1-d labels
+        What the metric was learned from.
+    X : rows, optional
+        The rows of the constraints; default: the training rows that the metric keeps.
+    y : 1-d labels, optional
+        Classes to colour and order the rows by; default: those of the constraints, if they have any.
+    before : Metric, Kernel or name, optional
+        What to compare with; default: the kernel that learning started from.
+    names : sequence of str, optional
+        Names of the features.
+    source, command : str
+        The origin of the rows, and the command that was typed; both are printed.
+    counted : pair, optional
+        The relations satisfied before and after learning, if they were counted on these rows already; the rows are then
+        not checked again.
+
+    Notes
+    -----
+    Pictures show at most 1000 rows and at most 20,000 relations are counted: seconds and a few MB, for any n.
+    """
+    X = metric.rows if X is None else X
+    if X is None:
+        raise InputError(
+            "X is missing: this metric keeps no training rows; pass the rows that the constraints are about"
+        )
+    relations = as_constraint(constraints, "constraints")
+    X = metric.kernel.check(X, "X") if counted is None else X
+    relations.check(_rows.count(X))
+    start = starting_kernel(metric, X) if before is None else find_kernel(before).resolve(X, seed=metric.seed)
+    names = names if names is not None else metric.columns or None
+    classes = relations.row_classes() if y is None else Labels(y)
+    subject = _Subject(metric, start, X, relations, classes, names, source, command)
+    if counted is None:
+        of_start, learned = Distances(start, X, metric.seed), Distances(metric.kernel, X, metric.seed)
+        counted = relations.satisfied(of_start), relations.satisfied(learned)
+    return _page(subject, *counted)
+
+
+def starting_kernel(metric: Metric, X: Any) -> Kernel:
+    """Return the kernel that learning started from."""
+    if metric.start is not None:
+        return metric.start
+    # files of format 1 do not have it
+    own = getattr(metric.kernel, "base", None)
+    if isinstance(own, Kernel):
+        return own
+    try:
+        return find_kernel(str(metric.report["kernel"])).resolve(X, seed=metric.seed)
+    except (InputError, KeyError):
+        raise InputError(
+            "before is missing: the metric does not record the kernel it started from; pass the kernel to compare with"
+        ) from None
+
+
+@dataclass(frozen=True, eq=False)
+class _Subject:
+    """The content of a page."""
+
+    metric: Metric
+    start: Kernel
+    X: Any
+    relations: Constraint
+    classes: Labels | None
+    names: Sequence[str] | None
+    source: str
+    command: str
+
+    @property
+    def described_rows(self) -> str:
+        """The number of rows and features, and their origin."""
+        n, d = _rows.count(self.X), _rows.width(self.X)
+        width = f" of {plural(d, 'feature')}" if d else ""
+        return plural(n, "row") + width + (f" in {self.source}" if self.source else "")
+
+
+def _page(about: _Subject, before: Sequence[Satisfied], after: Sequence[Satisfied]) -> str:
+    title = f"A metric learned by {about.metric.report.get('method', 'hand')}"
+    sections = [
+        _lead(about, title, before, after),
+        _pictures(about),
+        _counts(about.relations, before, after),
+        _convergence(about.metric),
+        _weights(about.metric, about.names),
+        _columns(about.metric),
+        _report(about.metric.report),
+        _provenance(about),
+    ]
+    return markup.page(title, [section for section in sections if section])
+
+
+def _lead(about: _Subject, title: str, before: Sequence[Satisfied], after: Sequence[Satisfied]) -> str:
+    report = about.metric.report
+    start = rounded(repr(about.start))
+    learned = f"Learned from {about.relations.describe()} over {about.described_rows}, starting from {start}."
+    if kept_out := report.get("held_out_scores"):
+        tiles = [_held_out_tile(score) for score in kept_out]
+    else:
+        tiles = [
+            markup.tile(f"{_percent(b.share)} → {_percent(a.share)}", f"{a.condition}, on the rows learned from")
+            for b, a in zip(before, after, strict=True)
+        ]
+    if "status" in report:
+        tiles.append(markup.tile(str(report["status"]).replace("_", " "), report["certificate"].describe()))
+        tiles.append(markup.tile(f"{report['seconds']:.2g} s", plural(report["n_iter"], "iteration")))
+    notes = [f"<li>{escape(str(note))}</li>" for note in (*report.get("converted", ()), *report.get("notes", ()))]
+    below = f'<ul class="soft">{"".join(notes)}</ul>' if notes else ""
+    return f'<h1>{escape(title)}</h1><p>{escape(learned)}</p><div class="tiles">{"".join(tiles)}</div>{below}'
+
+
+def _held_out_tile(score: Mapping[str, Any]) -> str:
+    sides = zip(("before", "after"), score["error"], strict=True)
+    # spaces that do not break: a narrow tile breaks at the arrow only
+    b, a = (f"{100 * score[side]:.1f}\u00a0±\u00a0{100 * error:.1f}\u00a0%" for side, error in sides)
+    return markup.tile(f"{b} → {a}", f"{score['what']}, on rows held out ({plural(score['folds'], 'fold')})")
+
+
+def _pictures(about: _Subject) -> str:
+    if not installed():
+        return f"<p class='soft'>This page has no pictures: {escape(MISSING)}</p>"
+    n = _rows.count(about.X)
+    chosen = _rows.draw(n, MOST_ROWS, about.metric.seed)
+    rows = _rows.take(about.X, chosen)
+    labels = None if about.classes is None else about.classes[chosen]
+    relations = about.relations[chosen]
+    kinds = (("before", about.start), ("after", about.metric))
+    maps = [plotting.MapDisplay.from_metric(one, rows, labels, constraint=relations) for _, one in kinds]
+    if labels is None:  # no classes: in the order of the map, which shows blocks if there are any
+        rows = rows[np.argsort(maps[1].points[:, 0], kind="stable")]
+    sampled = f" A sample of {len(chosen)} of the {n} rows." if len(chosen) < n else ""
+    order = "rows in the order of the learned map" if labels is None else "rows ordered by class or group"
+    matrices = [
+        _figure(plotting.KernelDisplay.from_metric(one, rows, labels), f"kernel matrix {kind}", f"{kind}: {order}")
+        for kind, one in kinds
+    ]
+    planes = [
+        _figure(drawn, f"map {kind}", f"{kind}: the plane with the largest variance")
+        for (kind, _), drawn in zip(kinds, maps, strict=True)
+    ]
+    return (
+        "<h2>Kernel matrix</h2><p class='soft'>Similarity of any two rows, relative to the mean: bright is similar, "
+        f"dark is opposite. Rows that belong together should form bright blocks.{escape(sampled)}</p>"
+        f'<div class="pictures">{"".join(matrices)}</div>'
+        f"<h2>Map</h2><p class='soft'>Each point is a row; near means similar.{escape(_lines(relations.lines()))}</p>"
+        f'<div class="pictures">{"".join(planes)}</div>'
+    )
+
+
+def _lines(lines: Sequence[Lines]) -> str:
+    """Return a sentence on the lines in a map."""
+    if not lines:
+        return ""
+    sampled = any(len(part.pairs) > plotting.MOST_LINES for part in lines)
+    limit = f" At most {plotting.MOST_LINES} of a kind are drawn." if sampled else ""
+    return f" Lines join the pairs: solid ones should be short, dashed ones long.{limit}"
+
+
+def _counted(part: Satisfied) -> str:
+    return f"{100 * part.share:.1f} %" if part.by_class else f"{part.count} of {part.total}"
+
+
+def _counts(constraint: Constraint, before: Sequence[Satisfied], after: Sequence[Satisfied]) -> str:
+    heading = "<h2>Satisfied relations</h2>"
+    if not after:
+        why = f"{type(constraint).__name__} has no relation that can be counted, or does not define satisfied()."
+        return f"{heading}<p class='soft'>{escape(why)}</p>"
+    lines = [
+        f"<tr><td>{escape(a.condition)}</td><td class='number'>{_counted(b)}</td>"
+        f"<td class='number'>{_counted(a)}</td></tr>"
+        for b, a in zip(before, after, strict=True)
+    ]
+    bars = _single(plotting.RelationsDisplay(after, before).plot, "satisfied relations before and after learning")
+    return (
+        f"{heading}<p class='soft'>Counted on the training rows: these numbers describe how well the metric fits the "
+        "constraints, not how well it does on new rows.</p>"
+        f"{bars}<table><tr><th>relation</th><th class='number'>before</th>"
+        f"<th class='number'>after</th></tr>{''.join(lines)}</table>"
+    )
+
+
+def _convergence(metric: Metric) -> str:
+    report = metric.report
+    if "certificate" not in report:
+        return ""
+    text = f"Status {report['status']} after {plural(report['n_iter'], 'iteration')}. "
+    text += f"The certificate ({report['certificate']}) is {report['gap']:.3g}: {report['certificate'].describe()}."
+    if len(report["trace"]) < 2:
+        return f"<h2>Certificate</h2><p>{escape(text)}</p>"
+    picture = _single(lambda: plotting.ConvergenceDisplay.from_metric(metric), "the certificate over the iterations")
+    return f"<h2>Convergence</h2><p>{escape(text)}</p>{picture}"
+
+
+def _weights(metric: Metric, names: Sequence[str] | None) -> str:
+    weights = plotting.feature_weights(metric)
+    if weights is None:
+        return ""
+    used = int(np.count_nonzero(weights > 1e-9))
+    fits = names if names is not None and len(names) == len(weights) else None
+    picture = _single(lambda: plotting.WeightsDisplay.from_metric(metric, fits), "the weights of the features")
+    return (
+        f"<h2>Features</h2><p class='soft'>{used} of {len(weights)} features have a weight"
+        f"{'; the twenty heaviest are shown' if len(weights) > 20 else ''}.</p>{picture}"
+    )
+
+
+def _columns(metric: Metric) -> str:
+    """Return what was done to the columns of the table, where they were more than plain numbers."""
+    preparation = None if metric.origin is None else metric.origin.preparation
+    if preparation is None:
+        return ""
+    done = preparation.describe()[:MOST_COLUMNS]
+    return (
+        "<h2>Columns</h2><p class='soft'>What was done to each column before learning; the metric does the same to "
+        f"every later file.</p>{markup.table(done)}"
+    )
+
+
+def _report(report: Mapping[str, Any]) -> str:
+    hidden = {"trace", "notes", "converted", "columns", "parts", "held_out_scores"}
+    components = {"kernel", "solver"}
+    shown = {name: value for name, value in report.items() if name not in hidden}
+    lines = [(name, rounded(value) if name in components else _short(value)) for name, value in shown.items()]
+    return f"<h2>Report of the fit</h2>{markup.table(lines)}"
+
+
+def _provenance(about: _Subject) -> str:
+    lines = [
+        ("metricforge", __version__),
+        *((name, _version(name)) for name in ("numpy", "scipy", "scikit-learn", "dask", "primme")),
+        ("Python", platform.python_version()),
+        ("system", f"{platform.system()} {platform.machine()}"),
+        ("written", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())),
+    ]
+    command = f"<pre>{escape(about.command)}</pre>" if about.command else ""
+    return f"<h2>How to reproduce this</h2>{command}{markup.table(lines)}"
+
+
+# --------------------------------------------------------------------------------------------------------------- pieces
+
+
+def _single(draw: Callable[[], Any], alt: str) -> str:
+    """Return a picture on a line of its own; nothing without matplotlib."""
+    return f"<div class='single'>{_figure(draw(), alt, '')}</div>" if installed() else ""
+
+
+def _figure(display: Any, alt: str, caption: str) -> str:
+    return markup.picture(plotting.png(display.figure_, dpi=140), alt, caption)
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"array of shape {value.shape}"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, tuple | list):
+        return ", ".join(map(_short, value[:20])) + (", …" if len(value) > 20 else "")
+    return str(value)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

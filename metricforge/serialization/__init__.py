@@ -1,0 +1,1 @@
+"""Saved metrics: plain arrays and text in one archive; loading runs no code of the file."""
