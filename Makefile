@@ -3,7 +3,7 @@
 PYTHON ?=
 BIN = .venv/bin
 
-.PHONY: help setup demo quick test lowest newest docs generated bench campaign mutants lint type fix primme browser clean
+.PHONY: help setup demo quick test lowest newest docs generated bench campaign mutants size lint type fix primme browser clean
 
 help: ## print this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1	\2/p' Makefile
@@ -52,6 +52,9 @@ campaign: setup ## attack the library with N hostile API calls and files, and fe
 
 mutants: setup ## change N lines of numerical code, one at a time; list the changes that no test notices: SEED=1 N=120
 	$(BIN)/python tests/mutants.py --seed $(SEED) --number $(or $(N),120)
+
+size: setup ## lines, files, names that occur twice, constants, and how far a fit goes through the library
+	cd tests && ../$(BIN)/python size.py
 
 lint: setup ## ruff: rules and format; codespell
 	$(BIN)/python -m ruff check .
