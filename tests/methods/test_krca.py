@@ -691,6 +691,17 @@ def test_singular_cases_name_the_repair(case, kernel, epsilon, message):
         mf.learn(X, mf.Chunklets(groups), method="krca", kernel=kernel, epsilon=epsilon)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_largest_epsilon_gives_a_metric_that_can_be_saved(dtype, data, tmp_path):
+    X, groups, A = data
+    X, A, c = X.astype(dtype), A.astype(dtype), mf.Chunklets(groups)
+    metric = mf.learn(X, c, method="krca", kernel="rbf", epsilon=1e150)
+    metric.save(tmp_path / "large.metric")
+    np.testing.assert_array_equal(mf.load(tmp_path / "large.metric").distance(A), metric.distance(A))
+    with pytest.raises(InputError, match=r"epsilon must be .* at most 1e\+150"):
+        mf.learn(X, c, method="krca", kernel="rbf", epsilon=1e200)
+
+
 def test_digits_lost_to_a_tiny_epsilon_are_refused_or_mentioned(data):
     X, groups, A = data
     c = mf.Chunklets(groups)

@@ -23,6 +23,8 @@ from .system import CHECKED_ORDER, DIGITS, append, check_digits, check_finite, d
 from .weighted import WeightedKernel, covariance, limited
 
 WEIGHTS = ("equal", "total")
+LARGEST_EPSILON = 1e150
+"""With larger ones, squares of the factor of nεI + Q'KQ overflow."""
 MULTIPLE, LEAST_MULTIPLE = 5.0, 0.02
 """epsilon="auto" in mean eigenvalues of C: the largest and, for explicit features, the smallest multiple.  With a
 Gaussian kernel on the data sets of the paper's Table IV, 5 to 100 do well."""
@@ -87,7 +89,7 @@ class KernelRCA(Solver):
     accepts: ClassVar[tuple[type[Constraint], ...]] = (Chunklets,)
 
     def __post_init__(self) -> None:
-        number_or(self.epsilon, "epsilon", ["auto"], least=0)
+        number_or(self.epsilon, "epsilon", ["auto"], least=0, most=LARGEST_EPSILON)
         one_of(self.weights, "weights", WEIGHTS)
 
     def _solve(self, problem: Problem) -> Solution:
