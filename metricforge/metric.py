@@ -15,15 +15,13 @@ from numpy.typing import NDArray
 from . import neighbors
 from . import rows as _rows
 from .adapters import Adapter, adapter_of
-from .card import card, lines_of
-from .distances import BoundCoordinates, DistanceBlock, NearestByKernel, PairedDistance, finite_distances
 from .errors import InputError, ModelFileError
-from .index import Index, make
+from .index import BoundCoordinates, DistanceBlock, Index, NearestByKernel, PairedDistance, finite_distances, make
 from .kernels import Kernel, Mixture, is_number
 from .neighbors import Bounds, Search, Searcher
 from .neighbors.largest import largest
 from .registry.progress import progress
-from .report import Report, short
+from .report import Report, card, lines_of, short
 from .rows import cluster
 from .serialization import model as modelfile
 from .serialization import probe

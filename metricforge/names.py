@@ -7,7 +7,8 @@ at the first lookup.  Code that runs inside a dask task receives the component i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -90,3 +91,24 @@ def of_package() -> frozenset[str]:
 def _package() -> Any:
     assert __package__ is not None
     return import_module(__package__)
+
+
+def attributes(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a package.
+
+    Parameters
+    ----------
+    package : str
+        Its ``__name__``.
+    homes : mapping of str to str
+        For each public name the module of the package that defines it.
+    """
+
+    def load(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(f".{homes[name]}", package), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return load

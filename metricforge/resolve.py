@@ -12,9 +12,9 @@ from . import rows as _rows
 from .constraints import Constraint, Labels
 from .errors import InputError, UnknownNameError
 from .kernels import Kernel, strings
+from .kernels.notation import parse_kernel
 from .metric import Metric
 from .registry import registry
-from .registry.notation import read_kernel
 from .solver import Method, Solver
 from .validation import nearest, shown
 
@@ -239,3 +239,23 @@ def providing(fact: str, kind: type[Constraint]) -> str:
     if not found:
         raise InputError(f"no installed method for {kind.__name__} reports a {fact}; install one, or name a method")
     return found[0][1]
+
+
+def read_kernel(text: str) -> Kernel:
+    """Return the kernel that a text such as "rbf" or "rbf(gamma=0.5)" denotes among the registered ones."""
+    return parse_kernel(text, kernel_named)
+
+
+def kernel_named(name: str) -> Any:
+    """Return the registered kernel class of a name; the name of the class, as in a ``repr``, is a name too."""
+    entries = registry.entries("kernel")
+    found = (
+        next((e for e in entries if e.name == name), None)
+        or next((e for e in entries if str(e.target).rpartition(":")[2] == name), None)
+        or next((e for e in entries if e.name == name.lower()), None)
+    )
+    if found is None:
+        # a kernel that cannot be loaded here is offered too: loading it then says what is missing
+        offered = [e.name for e in entries if e.missing or getattr(e.load(), "offered", True)]
+        raise registry.unknown("kernel", name, offered)
+    return found.load()

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import metricforge as mf
-from metricforge.card import card
+from metricforge.report import card
 from metricforge.reports import page as report
 
 

@@ -22,14 +22,14 @@ PLUGINS = ROOT / "plugins" / "metricforge_plugins"
 LAYERS = [
     ["errors", "__init__"],
     ["validation"],
-    ["names", "lazy", "report", "card"],
+    ["names", "report"],
     ["rows", "registry.hooks", "registry.__init__"],
     ["cli.__init__", "cli.command", "cli.output"],
     ["files"],
     ["eigen", "psd", "neighbors", "constraints", "kernels", "datasets", "distributed"],
     ["space", "registry"],
     ["tables"],
-    ["solver", "index", "adapters", "distances"],
+    ["solver", "index", "adapters"],
     ["serialization"],
     ["metric"],
     ["resolve"],
@@ -39,7 +39,7 @@ LAYERS = [
     ["evaluation"],
     ["auto"],
     ["learning"],
-    ["estimators.__init__", "estimators.learner", "estimators.validation", "testing"],
+    ["estimators.__init__", "estimators.learner", "testing"],
     ["estimators", "tasks"],
     ["plotting"],
     ["reports"],
@@ -80,7 +80,7 @@ HEAVY = {
 }
 # Classes must exist to be subclassed, and loops to be compiled; these files are themselves imported when needed.
 AT_THE_TOP = {
-    "sklearn": {"estimators.learner", "estimators.validation", "estimators.rule"},
+    "sklearn": {"estimators.learner", "estimators.rule"},
     "numba": {"neighbors.bits", "neighbors.hops", "kcr.loops", "lmnn.loops", "lpdesign.gaussian", "nca.loops"},
     "highspy": {"lpdesign.highs"},
     "distributed": {"rows.allocation"},

@@ -24,16 +24,14 @@ from .conversions import (
     triplets_to_pairs,
     triplets_to_quadruplets,
 )
-from .distances import Distances
-from .indices import by_first_row, components_of
+from .indices import as_indices, by_first_row, check_n, components_of, freeze, row_numbers
 from .interface import Constraint, Lines, Links
 from .labels import Labels
 from .pairs import Pairs
 from .quadruplets import Quadruplets
-from .scoring import Satisfied, balanced, pair_auc, row_auc, separating
+from .scoring import Distances, Satisfied, balanced, pair_auc, row_auc, separating
 from .targets import Targets
 from .triplets import Triplets
-from .validation import as_indices, check_n, freeze, row_numbers
 
 __all__ = [
     "Chunklets",

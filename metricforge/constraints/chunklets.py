@@ -10,13 +10,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..validation import generator, plural, wrong
-from .distances import Distances
 from .drawing import MOST_PAIRS, PER_ROW, draw_components, sample_pairs
-from .indices import all_pairs, by_first_row, components_of, deal, draw_groups, groups_of, members_of, stack_pairs
+from .indices import (
+    all_pairs,
+    as_column,
+    as_indices,
+    by_first_row,
+    check_n,
+    components_of,
+    deal,
+    draw_groups,
+    encode,
+    freeze,
+    groups_of,
+    is_missing,
+    members_of,
+    row_values,
+    stack_pairs,
+    unique_pairs,
+)
 from .interface import Constraint, Links
 from .labels import Labels, few_groups
-from .scoring import Satisfied, pair_auc, satisfied_pairs
-from .validation import as_column, as_indices, check_n, encode, freeze, is_missing, row_values, unique_pairs
+from .scoring import Distances, Satisfied, pair_auc, satisfied_pairs
 
 Array = NDArray[Any]
 

@@ -15,13 +15,11 @@ from .. import names
 from ..errors import InputError, NotAcceptedError
 from ..rows import ComparedByContent, draw
 from ..validation import generator, plural, shown
-from .indices import deal, inside
-from .validation import row_numbers
+from .indices import deal, inside, row_numbers
 
 if TYPE_CHECKING:
-    from .distances import Distances
     from .labels import Labels
-    from .scoring import Satisfied
+    from .scoring import Distances, Satisfied
 
 Array = NDArray[Any]
 C = TypeVar("C", bound="Constraint")

@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..validation import plural
-from .distances import MOST_RELATIONS, Distances
 from .drawing import draw_components, sample_pairs
-from .indices import by_first_row, deal, draw_groups
+from .indices import as_column, by_first_row, deal, draw_groups, encode, freeze, is_missing, row_values
 from .interface import Constraint
-from .scoring import Satisfied, balanced, row_auc, satisfied_pairs
-from .validation import as_column, encode, freeze, is_missing, row_values
+from .scoring import MOST_RELATIONS, Distances, Satisfied, balanced, row_auc, satisfied_pairs
 
 Array = NDArray[Any]
 

@@ -11,14 +11,25 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..validation import generator, whole_number
-from .distances import Distances
 from .drawing import MOST_PAIRS, PER_ROW, draw_components, sample_pairs
-from .indices import all_pairs, components_of, cross_pairs, groups_of, members_of, pair_keys, partners, stack_pairs
+from .indices import (
+    all_pairs,
+    check_n,
+    components_of,
+    cross_pairs,
+    freeze,
+    groups_of,
+    members_of,
+    pair_keys,
+    partners,
+    row_numbers,
+    stack_pairs,
+    unique_pairs,
+)
 from .interface import Constraint, Lines, Links
 from .labels import Labels, few_groups
 from .relevance import triples_of
-from .scoring import Satisfied, pair_auc, satisfied_pairs
-from .validation import check_n, freeze, row_numbers, unique_pairs
+from .scoring import Distances, Satisfied, pair_auc, satisfied_pairs
 
 Array = NDArray[Any]
 

@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..rows import check_memory
 from ..validation import generator, whole_number
-from .distances import Distances
 from .drawing import MOST_TRIPLETS, PER_ROW, draw_components, sample_pairs
+from .indices import as_indices, check_n, freeze
 from .interface import Constraint, Lines
 from .labels import Labels
-from .scoring import Satisfied
-from .validation import as_indices, check_n, freeze
+from .scoring import Distances, Satisfied
 
 QUADRUPLET_BYTES = 160
 """Memory of a quadruplet while it is drawn."""

@@ -12,12 +12,10 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..rows import draw
 from ..validation import first_rows, generator, plural
-from .distances import Distances
 from .drawing import MOST_TRIPLETS, PER_ROW
-from .indices import deal
+from .indices import as_column, deal, freeze, is_missing, row_values
 from .interface import Constraint
-from .scoring import Satisfied
-from .validation import as_column, freeze, is_missing, row_values
+from .scoring import Distances, Satisfied
 
 Array = NDArray[Any]
 

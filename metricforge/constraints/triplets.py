@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..rows import check_memory
 from ..validation import generator, whole_number
-from .distances import Distances
 from .drawing import MOST_TRIPLETS, PER_ROW, ClassIndex, draw_components, sample_pairs
-from .indices import partners
+from .indices import as_indices, check_n, freeze, partners
 from .interface import Constraint
 from .labels import Labels
 from .relevance import TRIPLE_BYTES, graded, triples_of
-from .scoring import Satisfied
-from .validation import as_indices, check_n, freeze
+from .scoring import Distances, Satisfied
 
 Array = NDArray[Any]
 

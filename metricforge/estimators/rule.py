@@ -19,8 +19,7 @@ from ..metric import Metric
 from ..resolve import providing
 from ..space import check_memory
 from ..validation import number_or, one_of, shown
-from .learner import MetricLearner
-from .validation import check_lengths, one_column, validated
+from .learner import MetricLearner, check_lengths, one_column, validated
 
 Array = NDArray[Any]
 

@@ -12,8 +12,7 @@ from ..validation import is_number
 from .arithmetic import inner, manhattan, paired_inner, paired_squared_euclidean, squared_euclidean
 from .composites import Mixture, Normalized, Product, Standardized, Transformed, Weak
 from .explicit import ExplicitKernel
-from .fitted import FittedKernel, OverRows
-from .interface import Kernel
+from .interface import FittedKernel, Kernel, OverRows
 from .parameters import check_on_vectors
 from .strings import Spectrum, substring_counts
 from .vectors import RBF, Cauchy, Laplacian, Linear, Polynomial, Precomputed, RateKernel

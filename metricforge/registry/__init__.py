@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..lazy import attributes
+from ..names import attributes
 
 if TYPE_CHECKING:
     from .components import Registry, convert, methods, plugins, register, registry

@@ -10,21 +10,40 @@ from __future__ import annotations
 import importlib.metadata
 import logging
 import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from threading import RLock
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pluggy
 
-from ..errors import PluginError, UnknownNameError
+from ..errors import InputError, PluginError, UnknownNameError
 from ..validation import nearest
-from . import conversions
 from . import hooks as hookspecs
 from .entries import Entry, Plugin, Registrar
 
 if TYPE_CHECKING:
     from ..constraints import Constraint
     from .progress import Event
+
+
+def shortest_path(edges: Iterable[Entry], source: str, targets: set[str]) -> Sequence[Entry] | None:
+    """Return the fewest conversions that lead from a kind to one of several, or None where no chain does."""
+    edges = list(edges)
+    paths: deque[tuple[str, list[Entry]]] = deque([(source, [])])
+    visited = {source}
+    while paths:
+        kind, path = paths.popleft()
+        for edge in edges:
+            start, _, end = edge.name.partition("->")
+            if start != kind or end in visited:
+                continue
+            if end in targets:
+                return [*path, edge]
+            visited.add(end)
+            paths.append((end, [*path, edge]))
+    return None
+
 
 C = TypeVar("C", bound="Constraint")
 T = TypeVar("T")
@@ -240,12 +259,42 @@ class Registry:
     def convert(
         self, constraint: Constraint, kinds: tuple[type[Any], ...], *, seed: int
     ) -> tuple[Any, tuple[str, ...]]:
-        """Convert a constraint to one of ``kinds``; see `metricforge.registry.conversions.convert`."""
-        return conversions.convert(self, constraint, kinds, seed=seed)
+        """Convert a constraint to one of ``kinds`` along the shortest chain of conversions.
+
+        Returns
+        -------
+        converted : Constraint
+        steps : tuple of str
+            A description of each conversion, with the number of relations before and after.
+        """
+        edges = self.path(type(constraint), kinds)
+        if edges is None:
+            wanted = " or ".join(kind.__name__ for kind in kinds)
+            raise InputError(
+                f"constraints: no conversion leads from {type(constraint).__name__} to {wanted}; "
+                f"give {wanted}, or choose a method that accepts {type(constraint).__name__}"
+            )
+        steps = []
+        for edge in edges:
+            before = constraint
+            constraint = edge.load()(before, seed=seed)
+            lost = constraint.dropped - before.dropped
+            steps.append(
+                f"{type(before).__name__} ({before.size}) → {type(constraint).__name__} ({constraint.size})"
+                + (f", {lost} dropped" if lost else "")
+            )
+        return constraint, tuple(steps)
 
     def path(self, kind: type[Any], kinds: tuple[type[Any], ...]) -> Sequence[Entry] | None:
-        """Return the shortest chain of conversions between kinds; see `metricforge.registry.conversions.path`."""
-        return self.derived((kind, kinds), lambda: conversions.path(self, kind, kinds))
+        """Return the shortest chain of conversions from a kind to one of ``kinds``, or None if there is none."""
+        return self.derived((kind, kinds), lambda: self._path(kind, kinds))
+
+    def _path(self, kind: type[Any], kinds: tuple[type[Any], ...]) -> Sequence[Entry] | None:
+        if issubclass(kind, kinds):
+            return []
+        source = self.entry_of("constraint", kind)
+        targets = {e.name for other in kinds if (e := self.entry_of("constraint", other)) is not None}
+        return shortest_path(self.entries("conversion"), source.name, targets) if source else None
 
     # -- progress ------------------------------------------------------------------------------------------------
 

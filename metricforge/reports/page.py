@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 
 from .. import __version__, plotting
 from .. import rows as _rows
-from ..card import rounded
 from ..constraints import Constraint, Distances, Labels, Lines, Satisfied
 from ..errors import InputError
 from ..files import atomic as files
 from ..kernels import Kernel
 from ..metric import Metric
+from ..report import rounded
 from ..resolve import as_constraint, find_kernel
 from ..validation import plural
 from . import markup

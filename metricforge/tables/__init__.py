@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..lazy import attributes
+from ..names import attributes
 
 if TYPE_CHECKING:
     from .formats import read, read_column

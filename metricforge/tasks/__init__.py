@@ -12,8 +12,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .classification import Classified, classify
-from .clustering import KMeansResult, constrained_kmeans
-from .counting import clusters_by_silhouette
+from .clustering import KMeansResult, clusters_by_silhouette, constrained_kmeans
 from .matching import Calibration, calibrate, candidates
 from .retrieval import RetrievalScores, hard_negatives, retrieval_scores
 from .scores import RetrievalResult, alignment, one_cluster_rand, retrieval_auc, satisfied, triplet_accuracy

@@ -12,14 +12,33 @@ from ..constraints import Constraint, Distances, Labels, Satisfied, Triplets, ro
 from ..errors import InputError
 from ..kernels import Kernel, Linear
 from ..kernels.alignment import factor_alignment, gram_alignment
-from ..rows import blocks, count, is_dask, take, width
+from ..rows import as_vectors, blocks, count, is_dask, is_sparse, take, width
 from ..validation import first_rows, one_of, shown
-from .embeddings import as_embedding
 
 if TYPE_CHECKING:
     from ..metric import Metric
 
+
 Array = NDArray[Any]
+
+
+def as_embedding(Z: Any, name: str) -> Array:
+    """Return dense float64 rows in memory."""
+    if is_dask(Z):
+        raise InputError(f"{name} is a dask array, and this works in memory; call {name}.compute() first")
+    if is_sparse(Z):
+        raise InputError(f"{name} is sparse; give {name}.toarray(), or an embedding such as metric.transform(X)")
+    return np.asarray(as_vectors(Z, name), dtype=np.float64)
+
+
+def group_means(Z: Array, group: Array, weight: Array) -> Array:
+    """Return the weighted mean row of every group ``0 .. group.max()``, none of them empty."""
+    from scipy.sparse import csr_array
+
+    n, total = len(Z), np.bincount(group, weights=weight)
+    indicator = csr_array((weight.astype(float), group, np.arange(n + 1)), shape=(n, len(total)))
+    means: Array = indicator.T @ Z / total[:, None]
+    return means
 
 
 def satisfied(

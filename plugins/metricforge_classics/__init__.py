@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from metricforge import hookimpl
-from metricforge.lazy import attributes
+from metricforge.names import attributes
 
 if TYPE_CHECKING:
     from metricforge.registry import Registrar

@@ -9,7 +9,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.utils import check_random_state
 
 from metricforge.errors import InputError
-from metricforge.estimators.validation import own_errors
+from metricforge.estimators.learner import own_errors
 from metricforge.validation import one_of
 
 from .rows import Array

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array
 
 from metricforge.errors import InputError
-from metricforge.estimators.validation import own_errors
+from metricforge.estimators.learner import own_errors
 
 Array = NDArray[Any]
 

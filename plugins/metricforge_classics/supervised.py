@@ -9,7 +9,7 @@ from sklearn.utils import check_array
 
 import metricforge as mf
 from metricforge.errors import InputError
-from metricforge.estimators.validation import check_lengths, one_column, own_errors
+from metricforge.estimators.learner import check_lengths, one_column, own_errors
 
 from .constraints import Constraints, default_number
 from .mahalanobis import PointsTransformer

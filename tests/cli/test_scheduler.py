@@ -138,7 +138,7 @@ def test_results_on_standard_output_come_from_the_workers_too(scheduler, disk, c
 @pytest.mark.xdist_group("cluster")
 def test_the_client_never_holds_all_rows(scheduler, disk, capsys, monkeypatch):
     monkeypatch.setattr("metricforge.space.landmarks.SAMPLE_ROWS", 300)
-    monkeypatch.setattr("metricforge.constraints.distances.MOST_ROWS", 100)
+    monkeypatch.setattr("metricforge.constraints.scoring.MOST_ROWS", 100)
     monkeypatch.setattr("metricforge.distributed.storage.CHUNK_BYTES", 4_000_000)
     at = ["--scheduler", scheduler]
     large = disk / "large.npy"

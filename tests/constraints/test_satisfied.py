@@ -73,7 +73,7 @@ def test_the_same_count_from_one_block_and_pair_by_pair(rng, monkeypatch):
     X = rng.normal(size=(40, 2))
     pairs = mf.Pairs.from_labels(rng.integers(2, size=40), n_pairs=60, seed=1)
     block = satisfied(RBF(1.0), X, pairs)
-    monkeypatch.setattr("metricforge.constraints.distances.MOST_ROWS", 10)
+    monkeypatch.setattr("metricforge.constraints.scoring.MOST_ROWS", 10)
     assert satisfied(RBF(1.0), X, pairs) == block
 
 
@@ -83,7 +83,7 @@ def test_a_sample_stands_for_many_and_dask_says_the_same(rng, monkeypatch):
     constraint = mf.Triplets(triples, n=60)
     (every,) = satisfied(RBF(1.0), X, constraint)
     assert satisfied(RBF(1.0), da.from_array(X, chunks=(13, -1)), constraint) == (every,)
-    monkeypatch.setattr("metricforge.constraints.distances.MOST_RELATIONS", 100)
+    monkeypatch.setattr("metricforge.constraints.scoring.MOST_RELATIONS", 100)
     (some,) = satisfied(RBF(1.0), X, constraint, seed=3)
     assert some.total == 100
     assert abs(some.share - every.share) < 0.15

@@ -15,8 +15,9 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
 from metricforge.constraints import Chunklets, Pairs, components_of
-from metricforge.tasks import KMeansResult, cannot_links, constrained_kmeans
-from metricforge.tasks.cannot_links import (
+from metricforge.tasks import KMeansResult, constrained_kmeans
+from metricforge.tasks import clustering as cannot_links
+from metricforge.tasks.clustering import (
     EXACT_SIZE,
     UNBOUNDED,
     CannotLinks,
