@@ -6,9 +6,6 @@ The other classes exist because a caller handles them differently.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
-
 
 class InputError(ValueError):
     """The caller's argument is wrong; the message names it and says how to repair it, in one line."""
@@ -60,10 +57,3 @@ class SolverError(RuntimeError):
 
 class ConvergenceWarning(UserWarning):
     """A solver stopped at a limit; its certificate says how far from the optimum."""
-
-
-def __getattr__(name: str) -> Any:
-    # these were defined here before they moved to `metricforge.validation`
-    if name in ("first_rows", "nearest", "whole_number"):
-        return getattr(import_module(".checks", __package__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

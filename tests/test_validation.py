@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib
 import pickle
 from fractions import Fraction
 
@@ -95,14 +94,6 @@ def test_parts_of_messages():
     assert checks.first_rows(np.arange(9)) == "rows 0, 1, 2, 3, 4, ..."
     assert checks.nearest("rfb", ["rbf", "linear"]) == "did you mean 'rbf'? Known: linear, rbf"
     assert checks.nearest("x", []) == "known: none"
-
-
-def test_names_that_moved_are_still_found_in_errors():
-    errors = importlib.import_module("metricforge.errors")
-    for name in ("first_rows", "nearest", "whole_number"):
-        assert getattr(errors, name) is getattr(checks, name)
-    with pytest.raises(AttributeError, match="no attribute 'one_off'"):
-        _ = errors.one_off
 
 
 class Unprintable:

@@ -1,7 +1,7 @@
 """What ``metricforge draw-comparisons`` does."""
 
 from metricforge.cli import write_json, write_line
-from metricforge.files import check_output, read, write
+from metricforge.tables import check_output, read, write
 from metricforge.validation import whole_number
 
 from .comparisons import Comparisons
