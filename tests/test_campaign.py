@@ -10,7 +10,7 @@ from campaign import bounded
 from campaign.trial import GOOD, Outcome, Verdict, without_folders
 from campaign.worker import PARTS, Worker
 
-SMOKE = {"api": 200, "files": 200, "answers": 60, "tables": 24, "certificates": 30, "invariances": 40}
+SMOKE = {"api": 200, "files": 200, "answers": 60, "index": 40, "tables": 24, "certificates": 30, "invariances": 40}
 
 
 @pytest.mark.parametrize(("part", "cases"), SMOKE.items())

@@ -30,9 +30,10 @@ from .probing import Members, probe
 FORMAT = 3
 ARRAYS = ("rows", "bounds", "numbers", "starts", "centres", "groups", "group_starts", "checksums")
 MAPPED = ("rows", "bounds", "numbers")
-"""Arrays that are mapped into memory, not read, when an index is opened."""
+"""Arrays that are mapped into memory, not read, when an index is opened.  Their checksums, one for each cell, are
+compared when a search first reads the cell."""
 LATER = ("rows", "bounds")
-"""Arrays whose checksums, one for each cell, are compared when a search first reads the cell."""
+"""Arrays that are not read at all when an index is opened."""
 DESCRIPTION = "index.json"
 PILOT = 1200
 """Rows whose true neighbours are searched when an index is built: three times those of a search that is done once."""
@@ -57,8 +58,8 @@ class CellIndex:
         The share of the true ``k`` neighbours that these contain, estimated on rows that took no part in the choice.
     k : int
         The number of neighbours for which ``probes`` was chosen.
-    checksums : (C, 2) uint32 array, optional
-        Those of the rows and the bounds of each cell, where they are in a folder.
+    checksums : (C, 3) uint32 array, optional
+        Those of the rows, bounds and numbers of each cell, where they are in a folder.
     """
 
     cells: Cells
@@ -117,8 +118,12 @@ class CellIndex:
 
     @cached_property
     def _places(self) -> Array:
-        places = np.empty(self.n, dtype=np.int64)
+        if not _numbers_rows(self.members.numbers, self.n):
+            raise ModelFileError("the index holds damaged numbers of rows; build it again")
+        places = np.full(self.n, -1)
         places[self.members.numbers] = np.arange(self.n)
+        if places.min() < 0:  # mapped numbers may have been damaged since the index was opened
+            raise ModelFileError("the index holds a number of a row twice, so it is damaged; build it again")
         return places
 
     def save(self, folder: str | os.PathLike[str], **description: Any) -> None:
@@ -276,7 +281,7 @@ def _check(index: CellIndex) -> None:
         "rows": members.rows.dtype in (np.float32, np.float64),
         "bounds": index.coarse.rows.shape == (n, d + 2) and index.coarse.rows.dtype == np.float32,
         "probes": 1 <= index.probes <= cells.count,
-        "checksums": index.checksums is not None and index.checksums.shape == (cells.count, len(LATER)),
+        "checksums": index.checksums is not None and index.checksums.shape == (cells.count, len(MAPPED)),
     }
     wrong = [name for name, right in checks.items() if not right]
     if wrong:
@@ -284,9 +289,9 @@ def _check(index: CellIndex) -> None:
 
 
 def _cell_checksums(index: CellIndex, cell: int) -> Array:
-    """Return the checksums of the rows and the bounds of a cell."""
+    """Return the checksums of the rows of a cell, of their bounds and of their numbers."""
     part = slice(*index.members.starts[cell : cell + 2].tolist())
-    read = index.members.rows[part], index.coarse.rows[part]
+    read = index.members.rows[part], index.coarse.rows[part], index.members.numbers[part]
     return np.array([zlib.crc32(array.tobytes()) for array in read], dtype=np.uint32)
 
 

@@ -201,3 +201,15 @@ def test_numbers_of_a_description_that_cannot_be_are_refused(tmp_path, made, nam
     (folder / "index.json").write_text(json.dumps(described))
     with pytest.raises(ModelFileError, match=f"damaged index: {name} must be"):
         index.opened(folder)
+
+
+def test_numbers_damaged_after_opening_are_refused_when_they_are_read(tmp_path, made):
+    made.save(tmp_path / "index")
+    opened = index.opened(tmp_path / "index")[0]
+    numbers = np.load(tmp_path / "index" / "numbers.npy", mmap_mode="r+")
+    numbers[: len(numbers) // 2] = 0
+    numbers.flush()
+    with pytest.raises(ModelFileError, match="damaged"):
+        opened.search(np.asarray(made.members.rows), 3)
+    with pytest.raises(ModelFileError, match="damaged"):
+        opened.rows_of(np.arange(2))
