@@ -22,7 +22,7 @@ test: lint type ## all checks: ruff, mypy, pytest
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 VERSIONS = tests/files tests/tables tests/distributed tests/kernels tests/neighbors/test_index.py tests/reports/test_plotting.py tests/rows/test_checking.py \
-	tests/rows/test_dask.py tests/rows/test_keys.py tests/cli/test_program.py tests/methods/test_lpdesign.py \
+	tests/rows/test_keys.py tests/cli/test_program.py tests/methods/test_lpdesign.py \
 	tests/test_adapters.py tests/test_validation.py tests/test_learning.py
 lowest: ## a part of the tests with the lowest versions that pyproject.toml declares, in .venv-lowest
 	@PYTHON="$(PYTHON)" .ci/setup --lowest

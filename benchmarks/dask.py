@@ -19,8 +19,10 @@ from unittest import mock
 import numpy as np
 
 from metricforge import neighbors
+from metricforge.distributed import cluster
+from metricforge.distributed.chunks import split
 from metricforge.kernels import RBF
-from metricforge.rows import blocks, cluster, fold, gathered, split
+from metricforge.rows import blocks, fold, gathered
 from metricforge.space import landmark_map
 
 from .run import Table

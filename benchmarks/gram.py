@@ -8,7 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from metricforge import kernels
-from metricforge.rows import gathered, split
+from metricforge.distributed.chunks import split
+from metricforge.rows import gathered
 
 from .run import Table, best_of
 

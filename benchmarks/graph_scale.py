@@ -83,7 +83,8 @@ def measure_on_workers(n: int) -> dict[str, Any]:
     """Return what the search takes on two workers of 1.5 GB; lists stay there, 200 of them are checked."""
     from distributed import Client, LocalCluster
 
-    from metricforge.rows import split, take
+    from metricforge.distributed.chunks import split
+    from metricforge.rows import take
 
     X = mixture(n, 16)
     with (

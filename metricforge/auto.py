@@ -8,6 +8,7 @@ from typing import Any
 
 from . import rows as _rows
 from .constraints import Constraint
+from .distributed import cluster
 from .errors import InputError, SolverError, UnknownNameError
 from .evaluation import MOST_ROWS, Scored, score
 from .fitting import make_space, relations
@@ -15,7 +16,6 @@ from .kernels import Kernel
 from .registry import registry
 from .registry.progress import progress
 from .resolve import Plan, declared_methods, read_plan, start_plan
-from .rows import cluster
 from .solver import Method, Use
 from .validation import nearest
 

@@ -21,13 +21,16 @@ from . import __version__
 from . import rows as _rows
 from .constraints import Constraint, Labels
 from .diagnostics import column_deviations, on_one_line, remarks, scaling
+from .distributed import cluster
+from .distributed.chunks import spread
 from .errors import InputError, MissingPluginError
 from .kernels import FittedKernel, Kernel
 from .metric import Metric, Report
 from .registry import registry
 from .registry.progress import progress
 from .resolve import Plan, as_constraint, declared_methods
-from .rows import Array, cluster
+from .rows import Array
+from .rows.threads import one_thread
 from .solver import Method, Problem, Solution, Solver
 from .space import Contrast, FeatureMap, Size, Space, represent, space_seconds
 
@@ -108,7 +111,7 @@ def make_space(
     """
     if not isinstance(kernel, FittedKernel):  # those hold arrays that are expensive to pickle, and can be
         cluster.check_sendable(kernel, "kernel")
-    placed = _rows.spread(rows) if kernel.takes != "gram" else rows
+    placed = spread(rows) if kernel.takes != "gram" else rows
     cost, columns = _forecast(method, constraint)
     resolved = kernel.resolve(placed, seed=seed)
     hints = None if constraint is None else partial(contrast, constraint, seed=seed)
@@ -221,7 +224,7 @@ def solving(solver: Solver, representation: str, n: int, method: str | None = No
     """
     cubic = representation == "exact" and n > CUBIC
     try:
-        with nullcontext() if cubic else cluster.one_thread(), _rows.quiet():
+        with nullcontext() if cubic else one_thread(), _rows.quiet():
             yield
     except np.linalg.LinAlgError as error:
         name = method or type(solver).__name__

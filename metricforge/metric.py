@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 from . import neighbors
 from . import rows as _rows
 from .adapters import Adapter, adapter_of
+from .distributed import cluster
+from .distributed.chunks import spread
+from .distributed.neighbors import across
 from .errors import InputError, ModelFileError
 from .index import BoundCoordinates, DistanceBlock, Index, NearestByKernel, PairedDistance, finite_distances, make
 from .kernels import Kernel, Mixture, is_number
@@ -22,7 +25,6 @@ from .neighbors import Bounds, Search, Searcher
 from .neighbors.largest import largest
 from .registry.progress import progress
 from .report import Report, card, lines_of, short
-from .rows import cluster
 from .serialization import model as modelfile
 from .serialization import probe
 from .serialization.model import MissingPart
@@ -160,7 +162,7 @@ class Metric:
             size = _rows.float_dtype(A).itemsize * shape[0] * shape[1]
             check_memory(size, f"a {shape[0]} × {shape[1]} embedding", "give fewer rows at a time, or a dask array")
             if size > _rows.BLOCK_BYTES:
-                return self._finite(_rows.gathered(self.embedding(_rows.spread(A))))
+                return self._finite(_rows.gathered(self.embedding(spread(A))))
         return self._finite(self.embedding(A))
 
     def _finite(self, Z: Any) -> Any:
@@ -216,7 +218,7 @@ class Metric:
         """Return the k nearest training rows of rows in memory."""
         n = _rows.count(self.rows)
         if _rows.is_dask(self.rows) or (cluster.client() is not None and n * _rows.count(A) > SENT_NEIGHBORS):
-            found = self._search_chunks(_rows.spread(self.rows), _rows.spread(A), k, method)
+            found = self._search_chunks(spread(self.rows), spread(A), k, method)
             indices, distances = cluster.compute(*found)
             return indices, distances
         if self.embedding_is_exact:
@@ -306,7 +308,7 @@ class Metric:
                 f"method={method!r} searches dask rows in the embedding, and that of this metric is not exact; "
                 'use method="auto", or rows in memory'
             )
-        return neighbors.across(NearestByKernel(self.kernel), rows, k, queries=A)
+        return across(NearestByKernel(self.kernel), rows, k, queries=A)
 
     def update(self, X: Any, constraints: Any, **options: Any) -> Metric:
         """Return a new Metric that has also learned from these rows; this one stays valid.  Only some methods can.

@@ -24,6 +24,7 @@ from . import eigen, neighbors
 from . import rows as _rows
 from .cli.command import Command
 from .constraints import Constraint, Distances, Labels, Lines, Satisfied
+from .distributed.chunks import as_dask
 from .errors import InputError, NotAcceptedError
 from .kernels import Kernel, Linear
 from .learning import learn
@@ -104,7 +105,7 @@ def _check_on_dask(kernel: Kernel, X: Any, K: Any, scale: float) -> None:
     n = _rows.count(X)
     shape = ((n // 3 + 1, -1), (n // 2, 2)) if _rows.width(X) else ((n // 3 + 1,), (n // 2,))
     for chunks in shape:
-        lazy = _rows.as_dask(X if not _rows.is_sparse(X) else X.toarray(), chunks)
+        lazy = as_dask(X if not _rows.is_sparse(X) else X.toarray(), chunks)
         _close(kernel(lazy).compute(), K, scale, f"the Gram matrix on dask with chunks {chunks} differs")
 
 
@@ -314,7 +315,7 @@ def _check_method_on_dask(name: str, metric: Metric, X: Any, y: Any, new: Any) -
     if _rows.is_sparse(X):
         return
     chunks = (len(X) // 2, -1) if _rows.width(X) else (len(X) // 2,)
-    remote = learn(_rows.as_dask(X, chunks), y, method=name, seed=0)
+    remote = learn(as_dask(X, chunks), y, method=name, seed=0)
     D = metric.distance(new)
     _close(remote.distance(new), D, float(D.max()), "the metric learned on a dask array differs", 1e-8)
 
@@ -381,7 +382,7 @@ def check_neighbors(search: Any, X: Any = None, recall: float = 0.9) -> None:
         again = neighbors.search(X, k, queries=queries, method=search, seed=0)
         assert np.array_equal(indices, again[0]), f"{what} the same seed gives two answers"
     if not _rows.is_sparse(X):
-        lazy = neighbors.search(_rows.as_dask(X, (_rows.count(X) // 2, -1)), k, queries=half, method=search, seed=0)
+        lazy = neighbors.search(as_dask(X, (_rows.count(X) // 2, -1)), k, queries=half, method=search, seed=0)
         found = np.asarray(lazy[1])
         share = float(np.mean(found <= exact[:, -1:] * (1 + 1e-6)))
         assert share >= recall, f"on dask the search finds {share:.0%} of the true neighbours, expected {recall:.0%}"

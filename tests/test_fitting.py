@@ -149,8 +149,8 @@ def test_an_error_in_an_update_names_the_solver_and_the_plugin(growing):
 
 def test_an_update_limits_the_threads_of_blas(growing, monkeypatch):
     limits = []
-    one_thread = fitting.cluster.one_thread
-    monkeypatch.setattr(fitting.cluster, "one_thread", lambda: limits.append(1) or one_thread())
+    one_thread = fitting.one_thread
+    monkeypatch.setattr(fitting, "one_thread", lambda: limits.append(1) or one_thread())
     metric = learned()
     assert limits == [1]
     metric.update(NEW, np.arange(6) % 2)

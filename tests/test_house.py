@@ -26,7 +26,8 @@ LAYERS = [
     ["rows", "registry.hooks", "registry.__init__"],
     ["cli.__init__", "cli.command", "cli.output"],
     ["files"],
-    ["eigen", "psd", "neighbors", "constraints", "kernels", "datasets", "distributed"],
+    ["eigen", "psd", "neighbors", "constraints", "kernels", "datasets"],
+    ["distributed"],
     ["space", "registry"],
     ["tables"],
     ["solver", "index", "adapters"],
@@ -50,15 +51,19 @@ RANK = {name: i for i, row in enumerate(LAYERS) for name in row}
 UPWARD = {
     ("constraints", "registry"): "Constraint.to walks conversions, which are edges in the registry",
     ("report", "reports"): "the functions that write a page of a report",
+    ("rows", "distributed"): "where rows are found to be on dask",
+    ("neighbors", "distributed"): "where rows are found to be on dask",
+    ("eigen", "distributed"): "where a matrix is found to be on dask",
     ("metric", "fitting"): "Metric.update walks the road of a fit",
 }
 NUMERIC = {"errors", "validation", "rows", "psd", "eigen", "neighbors", "constraints", "kernels", "space", "solver"}
+NUMERIC |= {"distributed"}
 # Files of a method's plugin that users call as they call learn(): they walk the same join, which knows the registry.
 DRIVERS = {"tune": {"fitting", "registry"}}
 # One file per heavy dependency; "room.file" in the core and in the plugins.
 HEAVY = {
-    "dask": {"rows.cluster", "rows.chunks", "distributed.storage"},
-    "distributed": {"rows.cluster", "rows.allocation"},
+    "dask": {"distributed.cluster", "distributed.chunks", "distributed.tasks", "distributed.storage"},
+    "distributed": {"distributed.cluster", "distributed.allocation"},
     "pynndescent": {"neighbors.nndescent"},
     "primme": {"eigen.backends"},
     "highspy": {"lpdesign.highs"},
@@ -75,7 +80,7 @@ HEAVY = {
     "matplotlib": {"reports.figures"},
     "pyarrow": {"distributed.storage", "tables.arrow"},
     "zarr": {"distributed.storage"},
-    "psutil": {"rows.cluster"},
+    "psutil": {"rows.memory"},
     "onnx": {"adapters"},
 }
 # Classes must exist to be subclassed, and loops to be compiled; these files are themselves imported when needed.
@@ -83,7 +88,7 @@ AT_THE_TOP = {
     "sklearn": {"estimators.learner", "estimators.rule"},
     "numba": {"neighbors.bits", "neighbors.hops", "kcr.loops", "lmnn.loops", "lpdesign.gaussian", "nca.loops"},
     "highspy": {"lpdesign.highs"},
-    "distributed": {"rows.allocation"},
+    "distributed": {"distributed.allocation"},
 }
 
 

@@ -13,10 +13,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from .. import rows as _rows
-from ..distributed import storage
+from ..distributed import cluster, storage
 from ..errors import InputError
 from ..metric import Metric, load
-from ..rows import cluster
 from ..space import check_memory
 from ..tables import Table, as_text, check_output, read, read_again, write
 from ..tables.origin import Origin

@@ -23,9 +23,10 @@ def _arguments(parser: ArgumentParser) -> None:
 
 def run(args: Namespace) -> None:
     """Build or open the index, and search it if there are rows to search for."""
+    from ..distributed import cluster
     from ..errors import InputError
     from ..metric import load
-    from ..rows import cluster, gathered
+    from ..rows import gathered
     from .apply import read_for
     from .output import write_json, write_line
     from .searching import ranked_by, searched, write_neighbors

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from .. import rows as _rows
 from ..constraints import Constraint, Distances, Labels, Satisfied
+from ..distributed import cluster
 from ..errors import InputError, MemoryBudgetError
 from ..files import atomic as files
 from ..kernels import Kernel, Standardized
@@ -21,7 +22,6 @@ from ..metric import Metric
 from ..reports import page as report
 from ..reports.figures import MISSING, installed
 from ..resolve import declared_methods, find_kernel
-from ..rows import cluster
 from ..tables.origin import Origin
 from ..tables.preparation import ALL_COLUMNS, AS_THEY_ARE
 from ..tables.table import Table, row_counters

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..constraints import Constraint, Labels, Pairs
+from ..distributed import cluster as _cluster
 from ..errors import InputError
 from ..estimators.rule import KernelRule
 from ..metric import load
-from ..rows import cluster as _cluster
 from ..rows import gathered
 from ..tables import check_output
 from ..tables.formats import is_table

@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from ..errors import InputError, UnknownNameError
 from ..files.untrusted import check_array_size, check_distinct, check_regular
-from ..rows import check_memory, cluster
+from ..rows import check_memory
 from ..rows.memory import requested_budget
 from ..validation import nearest, whole_number
+from . import cluster
 
 Array = NDArray[Any]
 

@@ -16,29 +16,22 @@ from __future__ import annotations
 
 from .api import top
 from .backends import NAMES, arpack_pairs, check_name, has_primme, primme_pairs
-from .chunked import ChunkedColumns, PerChunk
 from .columns import Block, Columns, InMemory, columns_of
 from .contract import Eigenpairs, Eigensolver, Stop
 from .lanczos import lanczos_pairs
-from .on_dask import connected_rows
 from .products import orthonormal
-from .row_blocks import RowBlocks
 
 __all__ = [
     "NAMES",
     "Block",
-    "ChunkedColumns",
     "Columns",
     "Eigenpairs",
     "Eigensolver",
     "InMemory",
-    "PerChunk",
-    "RowBlocks",
     "Stop",
     "arpack_pairs",
     "check_name",
     "columns_of",
-    "connected_rows",
     "has_primme",
     "lanczos_pairs",
     "orthonormal",

@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import ConvergenceWarning, InputError
-from ..rows import check_memory, cluster, gathered, is_dask
+from ..errors import ConvergenceWarning
+from ..rows import check_memory, is_dask
 from ..rows.memory import requested_budget
 from ..validation import generator, number, whole_number
 from .backends import choose, dense, name_of, resolve
-from .checking import TOL_FLOOR, checked_matrix, checked_start, tol_floor
+from .checking import checked_matrix, checked_start, tol_floor
 from .columns import columns_of
 from .completeness import complete
 from .components import Piece, joined, small_components
 from .contract import Eigenpairs, Eigensolver, Solved, Status, Stop
-from .lanczos import lanczos_pairs
 from .products import Products, is_sparse
 
 if TYPE_CHECKING:
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator
 
 
-LOSSES = 3
-"""How often a solve on dask starts again after the loss of a worker."""
 VECTORS = 6
 """Vectors in memory per eigenpair, besides 80: basis, answer, its product, and their copies."""
 
@@ -108,7 +105,9 @@ def top(
     cheap when the spectrum has a gap after k, and costs about as much as one more pair when it has none.
     """
     if is_dask(A):
-        return _top_on_dask(A, k, solver, tol, v0, seed, max_iter, max_seconds)
+        from ..distributed.eigen import top_on_dask
+
+        return top_on_dask(A, k, solver, tol, v0, seed, max_iter, max_seconds)
     seconds = math.inf if max_seconds is None else number(max_seconds, "max_seconds", least=0)
     deadline = time.monotonic() + seconds
     matrix = checked_matrix(A)
@@ -128,20 +127,20 @@ def top(
         pieces, rest = small_components(matrix, k)
     if not pieces:
         products = Products(matrix, limit, deadline)
-        solved = _solve(products, k, backend, tol, start, rng)
+        solved = solve(products, k, backend, tol, start, rng)
     else:
         products = Products(matrix[rest][:, rest], limit, deadline)
         large, k_rest, backend = None, min(k, len(rest)), None
         if k_rest:
             backend = choose(requested, len(rest), k_rest, tol, start is not None)
-            large = _solve(products, k_rest, backend, tol, None if start is None else start[rest], rng)
+            large = solve(products, k_rest, backend, tol, None if start is None else start[rest], rng)
         solved = joined(pieces, large, rest, n, k)
 
     name = "dense" if backend is None else name_of(backend, solver)
-    return _concluded(solved, columns_of(solved.V).signed(solved.V), name, products)
+    return concluded(solved, columns_of(solved.V).signed(solved.V), name, products)
 
 
-def _concluded(solved: Solved, V: Any, name: str, products: Products | None, calls: int = 1) -> Eigenpairs:
+def concluded(solved: Solved, V: Any, name: str, products: Products | None, calls: int = 1) -> Eigenpairs:
     """Return the eigenpairs with the record of the solve, and warn if a limit stopped it.
 
     ``calls`` is the number of calls from the user's to this one.
@@ -160,71 +159,7 @@ def _concluded(solved: Solved, V: Any, name: str, products: Products | None, cal
     return Eigenpairs((solved.w, V), status=status, solver=name, residuals=solved.residuals, n_products=count)
 
 
-def _top_on_dask(
-    A: Any,
-    k: int,
-    solver: str | Eigensolver,
-    tol: float,
-    v0: Any,
-    seed: int | np.random.Generator | None,
-    max_iter: int | None,
-    max_seconds: float | None,
-) -> Eigenpairs:
-    """Solve for a dask array of row blocks; start again if a worker is lost with what no task can compute again."""
-    seconds = math.inf if max_seconds is None else number(max_seconds, "max_seconds", least=0)
-    deadline = time.monotonic() + seconds
-    return cluster.despite_losses(
-        lambda: _solve_on_dask(A, k, solver, tol, v0, seed, max_iter, deadline),
-        LOSSES,
-        f"an eigenproblem of {A.shape[0]} rows starts again",
-    )
-
-
-def _solve_on_dask(
-    A: Any,
-    k: int,
-    solver: str | Eigensolver,
-    tol: float,
-    v0: Any,
-    seed: int | np.random.Generator | None,
-    max_iter: int | None,
-    deadline: float,
-) -> Eigenpairs:
-    """Solve on the workers, or in this process where n is small."""
-    from .on_dask import Chunked
-
-    blocks = Chunked(A)
-    n = blocks.columns.n
-    k = whole_number(k, "k", most=n, most_is="the number of rows of A")
-    limit = 1000 * (k + 20) if max_iter is None else whole_number(max_iter, "max_iter")
-    tol = max(number(tol, "tol", least=0), TOL_FLOOR)
-    requested = resolve(solver)
-    if not (requested in ("auto", None) or requested is lanczos_pairs):
-        shown = repr(solver) if isinstance(solver, str) else name_of(solver, solver)
-        raise InputError(
-            f"solver={shown} needs A in this process, and A is a dask array; pass 'lanczos', 'auto', or A in memory"
-        )
-    if requested is None or choose(requested, n, k, tol, v0 is not None) is None:
-        start = None if v0 is None else gathered(v0)
-        left = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
-        found = top(
-            blocks.in_memory(), k, solver="dense", tol=tol, v0=start, seed=seed, max_iter=max_iter, max_seconds=left
-        )
-        return Eigenpairs((found[0], blocks.vectors(found[1])), **found.__dict__)
-    pieces, masks = blocks.split(k)
-    matrix = blocks.matrix(masks)
-    products, large = None, None
-    if matrix is not None:
-        k_rest = min(k, matrix.shape[0])
-        products = Products(matrix, limit, deadline)
-        start = None if v0 is None else blocks.start(v0, masks, matrix.columns)
-        large = _solve(products, k_rest, lanczos_pairs, tol, start, generator(0 if seed is None else seed))
-    solved = blocks.joined(pieces, large, masks, k)
-    V = blocks.vectors(columns_of(solved.V).signed(solved.V))
-    return _concluded(solved, V, "lanczos", products, calls=3)
-
-
-def _solve(
+def solve(
     products: Products,
     k: int,
     backend: Eigensolver | None,

@@ -32,7 +32,6 @@ from .api import (
 )
 from .bounded import Bounds
 from .choice import choose
-from .chunks import across
 from .classes import ClassNeighbors, nearest_by_class, other_classes_within
 from .contract import DistanceBlock, Found, Search
 from .graphs import graph, isolated
@@ -45,7 +44,6 @@ __all__ = [
     "Found",
     "Search",
     "Searcher",
-    "across",
     "cells",
     "choose",
     "descent",

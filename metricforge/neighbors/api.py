@@ -9,11 +9,10 @@ import numpy as np
 
 from .. import names
 from ..errors import InputError
-from ..rows import as_vectors, draw, is_dask, whole_rows
+from ..rows import as_vectors, draw, is_dask
 from ..validation import number, whole_number
 from . import approximate, binary, candidates, choice, exhaustive, nndescent
 from .checking import check_found, check_k, check_queries, check_rows
-from .chunks import across
 from .contract import Array, DistanceBlock, Found, Search
 from .scanning import GivenDistances, scan
 from .tiles import tile_shape
@@ -86,10 +85,13 @@ def search(
     method = _resolved(method)
     recall = number(recall, "recall", above=0, most=1)
     if is_dask(X) or is_dask(queries):
+        from ..distributed.chunks import whole_rows
+        from ..distributed.neighbors import found_on_dask
+
         X = whole_rows(X, "X", 2) if is_dask(X) else as_vectors(X, "X")
         if queries is not None:
             queries = whole_rows(queries, "queries", 2) if is_dask(queries) else as_vectors(queries, "queries")
-        return _found_on_dask(X, k, queries, method, recall, seed)[0]
+        return found_on_dask(X, k, queries, method, recall, seed)[0]
     return _found(X, k, queries, method, recall, seed)[0]
 
 
@@ -104,7 +106,10 @@ def search_with_recall(
     """
     method, recall = _resolved(method), number(recall, "recall", above=0, most=1)
     if is_dask(X):
-        lists, known = _found_on_dask(whole_rows(X, "X", 2), k, None, method, recall, seed)
+        from ..distributed.chunks import whole_rows
+        from ..distributed.neighbors import found_on_dask
+
+        lists, known = found_on_dask(whole_rows(X, "X", 2), k, None, method, recall, seed)
         return lists, float("nan") if known is None else known
     found, estimate = _found(X, k, None, method, recall, seed)
     return found, _recall(found[0], X, seed=seed) if estimate is None else estimate
@@ -118,26 +123,6 @@ def _resolved(method: str | Search) -> str | Search:
     if not isinstance(method, str) and not callable(method):
         raise InputError(f"method must be a name or a callable, got {type(method).__name__}")
     return method
-
-
-def _found_on_dask(
-    X: Any, k: int, queries: Any | None, method: str | Search, recall: float, seed: int
-) -> tuple[tuple[Any, Any], float | None]:
-    """Return the lazy lists and their recall (None: not known), for dask rows or queries and a resolved method."""
-    if queries is None and (method == "cells" or (method == "auto" and choice.prefers_cells(X, recall))):
-        from .cell_chunks import cells_across
-
-        k = check_k(k, X.shape[0], exclude_self=True)
-        found = cells_across(as_vectors(X, "X"), k, recall, whole_number(seed, "seed", 0))
-        if found is not None:
-            return found
-        method = "exact"
-    elif queries is None and method == "pynndescent":
-        X = X.rechunk({0: -1})  # one index over all rows, in one task
-    exact = method in ("auto", "exact", "tree", "hamming")
-    # the chunks are compared in pairs, where "auto" is exact
-    find = partial(search, method=method, recall=1 if exact else recall, seed=seed)
-    return across(find, X, k, queries=queries, join_chunks=exact), 1.0 if exact else None
 
 
 def _found(

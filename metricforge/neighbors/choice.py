@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from ..rows import is_sparse
-from ..rows.cluster import threads
 from .distances import is_binary
 from .exhaustive import SearchedRows
 
@@ -57,10 +54,3 @@ def choose(X: Any, Q: Any, itself: bool, recall: float = 0.95) -> str:
         # where squares are tiny or huge, bounds in float32 are of no use
         return "cells" if 1e-9 * pair * pairs > CELLS_SECONDS and 1e-3 < rows.largest < 1e9 else "exact"
     return "pynndescent" if 1e-9 * pair * pairs > DESCENT_SECONDS else "exact"
-
-
-def prefers_cells(X: Any, recall: float) -> bool:
-    """Return whether cells are faster than comparing all pairs of dask rows, on all workers."""
-    n, d = X.shape
-    pair = min(2 + 0.03 * d, 60) if isinstance(X._meta, np.ndarray) else 9
-    return recall < 1 and bool(1e-9 * pair * n * n / threads() > CELLS_SECONDS)

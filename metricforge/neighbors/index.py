@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError, ModelFileError
-from ..rows import blocks, chunk_ranges, gathered, is_dask, quiet, show_bytes, take
+from ..rows import blocks, gathered, is_dask, quiet, show_bytes, take
 from ..validation import number, whole_number
 from .api import search
 from .approximate import pilot_rows, plan, without_itself
@@ -350,6 +350,8 @@ def _probes(
 def _parts(Z: Any) -> Iterator[tuple[slice, Array]]:
     """Yield consecutive rows with their row numbers."""
     if is_dask(Z):
+        from ..distributed.chunks import chunk_ranges
+
         for part in chunk_ranges(Z):
             yield slice(part.start, part.stop), gathered(Z[part.start : part.stop])
     else:

@@ -52,7 +52,8 @@ def progress(task: str) -> Iterator[Callable[..., None]]:
     The first event comes at once and the last one also after an error.  Dask tasks inside the block are counted, and
     long passes over rows repeat the last step, with the part of the pass that is done.
     """
-    from ..rows import cluster, listening  # not where the command line is parsed
+    from ..distributed import cluster
+    from ..rows import listening  # not where the command line is parsed
 
     registry.step(Event(task))
     steps = _Steps(task)

@@ -4,15 +4,14 @@ A row container is a dense 2-d float array, a CSR matrix, a 1-d object array (st
 array of any of these.  Code outside this package treats all of them alike.
 
 Files: `containers` recognises rows, `checking` validates them, `moving` selects and transfers them, `mapping` applies
-functions to them, `threads` does so on the cores of this machine, `chunks` builds dask graphs, `cluster` runs these,
-`values` keeps results of tasks on the workers, `memory` has the budget, `digests` hashes content, `pairs` has
-statistics over pairs of rows, `pulse` tells a progress bar about long passes.
+functions to them, `threads` does so on the cores of this machine, `memory` has the budget, `digests` hashes content,
+`pairs` has statistics over pairs of rows, `pulse` reports progress inside long passes.  What runs on dask is in
+`metricforge.distributed`, which is imported where rows are found to be dask.
 """
 
 from __future__ import annotations
 
 from .checking import as_objects, as_strings, as_vectors, check_widths, holds_strings
-from .chunks import FAN_IN, Tasks, as_dask, chunk_ranges, cross, limit_chunks, split, whole_rows
 from .containers import Array, as_float64, bytes_of, column_names, count, float_dtype, is_dask, is_sparse, quiet, width
 from .digests import ComparedByContent, digest
 from .mapping import (
@@ -31,19 +30,13 @@ from .mapping import (
     wide_blocks,
 )
 from .memory import check_memory, hold, memory_budget, parse_bytes, show_bytes
-from .moving import draw, gathered, spread, stack, take
+from .moving import draw, gathered, stack, take
 from .pulse import beat, listening
-from .values import Value, as_array, chunk_values, evaluate, settle
 
 __all__ = [
     "BLOCK_BYTES",
-    "FAN_IN",
     "Array",
     "ComparedByContent",
-    "Tasks",
-    "Value",
-    "as_array",
-    "as_dask",
     "as_float64",
     "as_objects",
     "as_strings",
@@ -54,15 +47,11 @@ __all__ = [
     "bytes_of",
     "check_memory",
     "check_widths",
-    "chunk_ranges",
-    "chunk_values",
     "column_names",
     "column_range",
     "count",
-    "cross",
     "digest",
     "draw",
-    "evaluate",
     "float_dtype",
     "fold",
     "gathered",
@@ -70,7 +59,6 @@ __all__ = [
     "holds_strings",
     "is_dask",
     "is_sparse",
-    "limit_chunks",
     "listening",
     "map_paired",
     "map_pairs",
@@ -82,13 +70,9 @@ __all__ = [
     "moments",
     "parse_bytes",
     "quiet",
-    "settle",
     "show_bytes",
-    "split",
-    "spread",
     "stack",
     "take",
-    "whole_rows",
     "wide_blocks",
     "width",
 ]

@@ -11,7 +11,6 @@ import numpy as np
 
 from ..errors import InputError
 from ..validation import check_sparse_indices, first_rows, shown
-from .chunks import whole_rows
 from .containers import Array, is_dask, is_sparse, width
 
 FLOAT64 = np.dtype(np.float64)
@@ -72,6 +71,8 @@ def as_vectors(X: Any, name: str = "X") -> Any:
 def as_strings(X: Any, name: str = "X") -> Any:
     """Return strings as a 1-d object array, or as a dask array of these."""
     if is_dask(X):
+        from ..distributed.chunks import whole_rows
+
         return whole_rows(X, name, ndim=1)
     if isinstance(X, str):
         raise InputError(f"{name} is one string; give a sequence of strings, for instance [{X[:8]!r}, ...]")
@@ -102,6 +103,8 @@ def holds_strings(X: Any) -> bool:
 def as_objects(X: Any, name: str = "X") -> Any:
     """Return arbitrary rows unchanged, as an array with one entry per row; the kernel validates them."""
     if is_dask(X):
+        from ..distributed.chunks import whole_rows
+
         return whole_rows(X, name, ndim=None)
     if hasattr(X, "shape") and len(X.shape):
         if X.shape[0] == 0:
@@ -239,6 +242,8 @@ def _csr_vectors(X: Any, name: str) -> Any:
 
 
 def _dask_vectors(X: Any, name: str) -> Any:
+    from ..distributed.chunks import whole_rows
+
     X = whole_rows(X, name, ndim=2)
     _check_not_empty(X, name)
     if X.dtype.kind not in "fiub":

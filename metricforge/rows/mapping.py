@@ -6,13 +6,10 @@ Every function here takes all row containers.  The function applied sees plain N
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from . import cluster
-from .chunks import Graph, as_dask, blockwise, limit_chunks, row_chunks, rows_label, selected, with_note
 from .containers import Array, count, is_dask, is_sparse, quiet, width
 from .memory import check_memory, requested_budget
 from .moving import gathered, take
@@ -94,11 +91,9 @@ def map_rows(
         With the chunks of X, split where a chunk of the result would not fit a worker.
     """
     if is_dask(X):
-        X = limit_chunks(X, np.dtype(dtype).itemsize * (columns or 1))
-        out = "i" if columns is None else "ic"
-        shape = {} if columns is None else {"new_axes": {"c": columns}}
-        call = _RowCall(columns, np.dtype(dtype), widest, writes)
-        return blockwise(call, function, out, ((X, "ik"[: X.ndim]),), dtype, **shape)
+        from ..distributed.chunks import mapped_rows
+
+        return mapped_rows(function, X, columns, dtype, widest, writes)
     return _map_in_memory(function, X, None, columns, dtype, widest, writes)
 
 
@@ -144,6 +139,8 @@ def map_taken(
         return _map_in_memory(function, X, None if everything else index, columns, dtype, widest, writes)
     order = np.argsort(index, kind="stable")
     result = np.empty(len(index) if columns is None else (len(index), columns), dtype=dtype)
+    from ..distributed.chunks import selected
+
     ascending = selected(X, np.asarray(index)[order])
     result[order] = gathered(map_rows(function, ascending, columns, dtype, widest=widest, writes=writes))
     return result
@@ -158,15 +155,9 @@ def map_pairs(function: Callable[[Any, Any], Array], X: Any, Y: Any, dtype: Any,
     """
     if not (is_dask(X) or is_dask(Y)):
         return _tiled(function, X, Y, np.dtype(dtype), max(1, widest, width(X) or 1))
-    X, Y = as_dask(X), as_dask(Y)
-    # the block itself and the temporaries of the usual kernel
-    entry = 3 * np.dtype(dtype).itemsize
-    if entry * max(X.chunks[0]) * max(Y.chunks[0]) > cluster.task_bytes():
-        side = int((entry * cluster.task_bytes()) ** 0.5)
-        X, Y = limit_chunks(X, side), limit_chunks(Y, side)
-    # one chunk along features, so the contraction needs no sum
-    ends = ((X, "ik"[: X.ndim]), (Y, "jk"[: Y.ndim]))
-    return blockwise(_PairCall(np.dtype(dtype)), function, "ij", ends, dtype)
+    from ..distributed.chunks import mapped_pairs
+
+    return mapped_pairs(function, X, Y, dtype)
 
 
 def _tiled(function: Callable[[Any, Any], Array], X: Any, Y: Any, dtype: np.dtype[Any], widest: int) -> Array:
@@ -210,11 +201,9 @@ def map_paired(function: Callable[[Any, Any], Array], X: Any, Y: Any, dtype: Any
     ``widest`` is that of `map_rows`.
     """
     if is_dask(X) or is_dask(Y):
-        X, Y = as_dask(X), as_dask(Y)
-        Y = Y.rechunk({0: X.chunks[0]}) if X.numblocks[0] > 1 else Y
-        X = X.rechunk({0: Y.chunks[0]})
-        ends = ((X, "ik"[: X.ndim]), (Y, "ik"[: Y.ndim]))
-        return blockwise(_PairCall(np.dtype(dtype)), function, "i", ends, dtype)
+        from ..distributed.chunks import mapped_paired
+
+        return mapped_paired(function, X, Y, dtype)
     n = count(X)
     result = np.empty(n, dtype=dtype)
     for part in blocks(n, max(64 * (width(X) or 1), 2 * WIDE_ARRAYS * 8 * widest)):
@@ -255,18 +244,9 @@ def fold(function: Callable[..., Any], join: Callable[[list[Any]], Any], X: Any,
     if not is_dask(X):
         with quiet():
             return join([function(X, *along)])
-    along = tuple(a.rechunk({0: X.chunks[0]}) if is_dask(a) else a for a in along)
-    graph = Graph(function, join, X, *(a for a in along if is_dask(a)))
-    keys = [[key for key, _ in row_chunks(a)] if is_dask(a) else None for a in along]
-    results = [
-        graph.call(
-            rows_label(part),
-            block,
-            *(a[part.start : part.stop] if k is None else k[c] for a, k in zip(along, keys, strict=True)),
-        )
-        for c, (block, part) in enumerate(row_chunks(X))
-    ]
-    return cluster.compute(graph.value(graph.joined(results)))[0]
+    from ..distributed.tasks import folded
+
+    return folded(function, join, X, *along)
 
 
 def moments(X: Any) -> tuple[Array, Array]:
@@ -318,36 +298,3 @@ def _joined_moments(parts: list[tuple[int, Array, Array]]) -> tuple[int, Array, 
         mean = mean + shift * (n / (total + n))
         total += n
     return total, mean, squares
-
-
-@dataclass(frozen=True)
-class _RowCall:
-    """One task of `map_rows`: the same loop over blocks as in memory, so that temporaries stay small."""
-
-    columns: int | None
-    dtype: np.dtype[Any]
-    widest: int | None
-    writes: bool
-
-    def __call__(self, where: tuple[slice, ...], X: Any, function: Callable[[Any], Array]) -> Array:
-        result: Array = with_note(self._mapped, rows_label(*where), function, _single(X))
-        return result
-
-    def _mapped(self, function: Callable[[Any], Array], X: Any) -> Any:
-        return map_rows(function, X, self.columns, self.dtype, widest=self.widest, writes=self.writes)
-
-
-@dataclass(frozen=True)
-class _PairCall:
-    """One task of `map_pairs` or `map_paired`."""
-
-    dtype: np.dtype[Any]
-
-    def __call__(self, where: tuple[slice, ...], X: Any, Y: Any, function: Callable[[Any, Any], Array]) -> Array:
-        block: Array = with_note(function, rows_label(*where), _single(X), _single(Y))
-        return block.astype(self.dtype, copy=False)
-
-
-def _single(chunks: Any) -> Any:
-    """Return the only chunk along features, which dask passes in a list."""
-    return chunks[0] if isinstance(chunks, list) else chunks

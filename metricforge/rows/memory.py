@@ -7,9 +7,22 @@ import sys
 from contextvars import ContextVar
 
 from ..errors import InputError, MemoryBudgetError
-from .cluster import free_memory
 
 _HELD: ContextVar[int] = ContextVar("held", default=0)
+
+
+def free_memory() -> int:
+    """Return the number of bytes available on this machine."""
+    import psutil
+
+    return int(psutil.virtual_memory().available)
+
+
+def resident_memory() -> int:
+    """Return the memory of this process, in bytes."""
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
 
 
 def memory_budget() -> int:

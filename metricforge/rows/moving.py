@@ -8,9 +8,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..validation import generator
-from . import cluster
-from .chunks import concatenated, selected, split
-from .containers import Array, count, is_dask, is_sparse, width
+from .containers import Array, is_dask, is_sparse
 
 MANY_ROWS = 10**6
 """From this many rows on, drawing up to half of them makes no array of as many numbers."""
@@ -34,11 +32,13 @@ def take(X: Any, index: Array) -> Any:
     """Return the rows ``X[index]`` in memory; of a dask array only the chunks that contain them are computed."""
     if not is_dask(X):
         return X[index]
+    from ..distributed import chunks, cluster
+
     index = np.asarray(index)
     if (index[1:] >= index[:-1]).all():
-        return cluster.compute(selected(X, index))[0]
+        return cluster.compute(chunks.selected(X, index))[0]
     order = np.argsort(index, kind="stable")
-    (sorted_rows,) = cluster.compute(selected(X, index[order]))
+    (sorted_rows,) = cluster.compute(chunks.selected(X, index[order]))
     back = np.empty_like(order)
     back[order] = np.arange(len(order))
     return sorted_rows[back]
@@ -47,6 +47,8 @@ def take(X: Any, index: Array) -> Any:
 def stack(X: Any, Y: Any) -> Any:
     """Return the rows of X followed by the rows of Y."""
     if is_dask(X) or is_dask(Y):
+        from ..distributed.chunks import concatenated
+
         return concatenated([X, Y])
     if is_sparse(X) or is_sparse(Y):
         from scipy import sparse
@@ -60,18 +62,8 @@ def stack(X: Any, Y: Any) -> Any:
 
 def gathered(X: Any) -> Any:
     """Return rows or results in memory: a dask array computed, anything else unchanged."""
-    return cluster.compute(X)[0] if is_dask(X) else X
-
-
-def spread(X: Any) -> Any:
-    """Return rows in memory as a dask array on the workers of the active client; without a client, X unchanged.
-
-    The scheduler keeps the rows too, so they survive the loss of a worker.
-    """
-    at = cluster.client()
-    if at is None or is_dask(X) or not (isinstance(X, np.ndarray) or is_sparse(X)):
+    if not is_dask(X):
         return X
-    n = count(X)
-    # two tasks per thread balance workers of unequal speed
-    step = min(-(-n // (2 * cluster.threads())), max(1, cluster.task_bytes() // (8 * (width(X) or 1))))
-    return cluster.persisted(at, split(X, step))
+    from ..distributed import cluster
+
+    return cluster.compute(X)[0]

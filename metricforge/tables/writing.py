@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .. import rows as _rows
 from ..distributed import storage
+from ..distributed.chunks import as_dask
 from ..errors import InputError
 from ..files import atomic
 
@@ -34,7 +34,7 @@ def write(
     """
     suffix = check_output(path)
     if suffix in (".parquet", ".zarr"):
-        storage.store(_rows.as_dask(np.asarray(values)), path, columns)
+        storage.store(as_dask(np.asarray(values)), path, columns)
         return
     with atomic.writing(path) as file:
         if suffix == ".npy":

@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..constraints import Labels
+from ..distributed import cluster
 from ..errors import InputError
-from ..rows import blocks, cluster, count, is_dask
+from ..rows import blocks, count, is_dask
 from ..validation import number, whole_number
 
 if TYPE_CHECKING:

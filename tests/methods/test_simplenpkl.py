@@ -29,8 +29,8 @@ from scipy import sparse
 
 import metricforge as mf
 from metricforge import neighbors
+from metricforge.distributed.chunks import as_dask
 from metricforge.errors import ConvergenceWarning, InputError, UnknownNameError
-from metricforge.rows import as_dask
 from metricforge.solver import Problem
 from metricforge.space import represent
 from metricforge.testing import check_kernel, check_method, check_solver

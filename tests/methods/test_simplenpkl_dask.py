@@ -11,8 +11,10 @@ import pytest
 from metricforge_plugins.simplenpkl import chunked_graph, descent, graph
 
 import metricforge as mf
+from metricforge.distributed import tasks as values
+from metricforge.distributed.chunks import as_dask
 from metricforge.errors import InputError
-from metricforge.rows import as_dask, gathered, values
+from metricforge.rows import gathered
 
 
 @pytest.fixture(autouse=True)
@@ -92,8 +94,8 @@ def test_the_joined_graph_is_that_of_lists_in_memory(kind, rng):
 
 def test_blocks_are_few_and_fit_a_task(monkeypatch):
     monkeypatch.undo()
-    monkeypatch.setattr(chunked_graph._rows.cluster, "threads", lambda: 2)
-    monkeypatch.setattr(chunked_graph._rows.cluster, "task_bytes", lambda: 3 * 10**8)
+    monkeypatch.setattr(chunked_graph.cluster, "threads", lambda: 2)
+    monkeypatch.setattr(chunked_graph.cluster, "task_bytes", lambda: 3 * 10**8)
     assert chunked_graph.block_sizes(101) == (51, 50)
     sizes = chunked_graph.block_sizes(4_000_000)
     assert sum(sizes) == 4_000_000

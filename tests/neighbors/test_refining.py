@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from metricforge import neighbors
-from metricforge.neighbors import approximate, hop_chunks, hops, refining, shards
+from metricforge.distributed import hops as hop_chunks
+from metricforge.distributed import neighbors as shards
+from metricforge.neighbors import approximate, hops, refining
 from metricforge.neighbors.contract import HopLists
 
 
@@ -122,7 +124,7 @@ def test_lists_do_not_depend_on_which_shards_are_sent_whole(share, kinds, passes
 
 
 def test_the_client_does_not_load_the_compiler():
-    code = "import sys, metricforge.neighbors.hop_chunks; assert 'numba' not in sys.modules"
+    code = "import sys, metricforge.distributed.hops; assert 'numba' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -11,9 +11,9 @@ from metricforge_cases.kinds import Links, links_to_pairs
 
 import metricforge as mf
 from metricforge.cli.program import main
+from metricforge.distributed.chunks import as_dask
 from metricforge.errors import InputError, MissingPluginError, UnknownNameError
 from metricforge.registry import KINDS, registry
-from metricforge.rows import as_dask
 
 
 class CountingEigensolver:

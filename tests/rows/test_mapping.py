@@ -67,7 +67,7 @@ def test_map_rows_works_in_blocks(monkeypatch):
 
 
 def test_map_rows_splits_chunks_whose_result_would_not_fit(monkeypatch):
-    monkeypatch.setattr("metricforge.rows.cluster.task_bytes", lambda: 8 * 3 * 12)
+    monkeypatch.setattr("metricforge.distributed.cluster.task_bytes", lambda: 8 * 3 * 12)
     lazy = rows.map_rows(square, lazily(X, 50), 3, np.float64)
     assert lazy.chunks[0] == (10, 10, 10, 10, 10)
     np.testing.assert_array_equal(lazy.compute(scheduler="sync"), square(X))
@@ -94,7 +94,7 @@ def test_map_pairs(one, other):
 
 
 def test_map_pairs_splits_blocks_that_would_not_fit(monkeypatch):
-    monkeypatch.setattr("metricforge.rows.cluster.task_bytes", lambda: 3 * 8 * 100)
+    monkeypatch.setattr("metricforge.distributed.cluster.task_bytes", lambda: 3 * 8 * 100)
     made = rows.map_pairs(inner, lazily(X, 50), lazily(Y, 23), np.float64)
     assert max(made.chunks[0]) <= 10
     assert max(made.chunks[1]) <= 10

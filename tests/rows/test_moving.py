@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 
 from metricforge import rows
+from metricforge.distributed.chunks import spread
 
 PLAIN = np.random.default_rng(0).normal(size=(50, 5))
 STRINGS = np.array([f"row {i}" for i in range(50)], dtype=object)
@@ -60,7 +61,7 @@ def test_draws_are_distinct_sorted_and_depend_on_the_seed_alone():
 
 @pytest.mark.parametrize("X", [PLAIN, STRINGS, CONTAINERS["csr"]], ids=["dense", "strings", "csr"])
 def test_rows_in_memory_stay_without_a_client(X):
-    assert rows.spread(X) is X
+    assert spread(X) is X
     assert rows.gathered(X) is X
 
 

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metricforge.errors import InputError
-from metricforge.rows.cluster import one_thread
+from metricforge.rows.threads import one_thread
 
 from .differences import Dense, Differences, smat, svec, upper
 from .program import Program

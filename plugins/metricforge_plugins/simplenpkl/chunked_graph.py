@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from metricforge import eigen
 from metricforge import rows as _rows
-from metricforge.eigen import Block, ChunkedColumns, PerChunk, RowBlocks
+from metricforge.distributed import cluster
+from metricforge.distributed.columns import ChunkedColumns, PerChunk
+from metricforge.distributed.eigen import RowBlocks, connected_rows
+from metricforge.distributed.tasks import Value, as_array, chunk_values, evaluate
+from metricforge.eigen import Block
 from metricforge.kernels.arithmetic import inverse_root
-from metricforge.rows import Array, Value, as_array, chunk_values, evaluate
+from metricforge.rows import Array
 
 from .laplacian import Laplacian
 from .pairs import SignedPairs
@@ -65,7 +68,7 @@ class ChunkedGraph:
     def embedded(self, V: Any, scale: Array, pairs: SignedPairs, normalize: bool) -> Any:
         """Return V diag(scale) as a dask array; rows that no path connects with a pair are 0."""
         A = self.operator.matrix(pairs, np.ones(pairs.p))
-        there = eigen.connected_rows(A, np.unique([pairs.i, pairs.j]))
+        there = connected_rows(A, np.unique([pairs.i, pairs.j]))
         parts = zip(chunk_values(V), chunk_values(there), strict=True)
         made = [Value(_embedded_block, rows, mask, scale, normalize) for rows, mask in parts]
         evaluate(made, [])
@@ -131,7 +134,7 @@ class ChunkedLaplacian(Laplacian):
 
 def block_sizes(n: int) -> tuple[int, ...]:
     """Return the rows of each block: one block per worker thread, or more if such a block is too large for a task."""
-    blocks = max(_rows.cluster.threads(), -(-n * ROW_BYTES // _rows.cluster.task_bytes()))
+    blocks = max(cluster.threads(), -(-n * ROW_BYTES // cluster.task_bytes()))
     blocks = min(n, blocks)
     return tuple(n // blocks + (i < n % blocks) for i in range(blocks))
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from metricforge import neighbors
 from metricforge import rows as _rows
+from metricforge.distributed.neighbors import across
 from metricforge.kernels import RBF, Cauchy, Kernel, Linear, Standardized
 from metricforge.kernels.arithmetic import inverse_root
 from metricforge.rows import Array
@@ -154,7 +155,7 @@ def nearest_rows(space: Space, k: int, seed: int, recall: float = 0.95) -> tuple
     if Z is not None:
         return neighbors.search_with_recall(Z, k, recall=recall, seed=seed)
     if _rows.is_dask(X):
-        return neighbors.across(partial(_search_by_kernel, kernel), X, k), 1.0
+        return across(partial(_search_by_kernel, kernel), X, k), 1.0
     return _search_by_kernel(kernel, X, k), 1.0
 
 

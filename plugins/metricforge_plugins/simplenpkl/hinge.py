@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from metricforge.distributed.cluster import despite_losses
 from metricforge.eigen import Block, columns_of, orthonormal
 from metricforge.rows import Array
-from metricforge.rows.cluster import despite_losses
 
 from . import factored
 from .laplacian import Laplacian

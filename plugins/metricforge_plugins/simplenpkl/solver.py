@@ -12,11 +12,11 @@ import numpy as np
 from metricforge import eigen
 from metricforge import rows as _rows
 from metricforge.constraints import Constraint, Labels, Pairs, Triplets
+from metricforge.distributed.cluster import despite_losses
 from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import RBF, Standardized
 from metricforge.kernels.arithmetic import inverse_root
 from metricforge.rows import Array
-from metricforge.rows.cluster import despite_losses
 from metricforge.solver import Certificate, Method, Problem, Solution, Solver, Status, Use
 from metricforge.space import FeatureMap, Size, Space, check_memory, represent, rows_seconds, space_bytes
 from metricforge.validation import flag, number, number_or, one_of, whole_number, whole_number_or

@@ -13,8 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from metricforge import eigen
-from metricforge.eigen import Block, Columns, InMemory, PerChunk, RowBlocks
-from metricforge.rows import Array, Value, chunk_ranges, chunk_values, evaluate, is_dask
+from metricforge.distributed.chunks import chunk_ranges
+from metricforge.distributed.columns import PerChunk
+from metricforge.distributed.eigen import RowBlocks
+from metricforge.distributed.tasks import Value, chunk_values, evaluate
+from metricforge.eigen import Block, Columns, InMemory
+from metricforge.rows import Array, is_dask
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

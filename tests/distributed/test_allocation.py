@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from metricforge import rows
-from metricforge.rows import allocation
+from metricforge.distributed import allocation
 
 pytestmark = pytest.mark.xdist_group("cluster")
 glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is of glibc")

@@ -10,8 +10,9 @@ from metricforge_cases.neighbors import (
 )
 
 from metricforge import neighbors
+from metricforge.distributed import neighbors as chunks
 from metricforge.errors import InputError
-from metricforge.neighbors import choice, chunks
+from metricforge.neighbors import choice
 
 
 @pytest.mark.parametrize("step", [3, 40, 100])

@@ -9,9 +9,9 @@ import pytest
 
 import metricforge as mf
 from metricforge import rows
+from metricforge.distributed import chunks, tasks
 from metricforge.errors import InputError
 from metricforge.kernels import RBF
-from metricforge.rows import chunks
 
 X = np.random.default_rng(0).normal(size=(50, 5))
 
@@ -40,28 +40,28 @@ def test_chunks_hold_whole_rows_and_at_least_one(sizes):
 def test_good_chunks_are_not_touched():
     lazy = da.from_array(X, chunks=(20, -1))
     assert chunks.whole_rows(lazy, "X", 2) is lazy
-    assert rows.as_dask(lazy) is lazy
-    assert rows.limit_chunks(lazy, 1) is lazy
+    assert chunks.as_dask(lazy) is lazy
+    assert chunks.limit_chunks(lazy, 1) is lazy
 
 
 def test_rows_in_memory_become_one_chunk_or_the_chunks_asked_for():
-    assert rows.as_dask(X).numblocks == (1, 1)
-    assert rows.as_dask(X, (20, -1)).chunks == ((20, 20, 10), (5,))
-    made = rows.split(X, 20)
+    assert chunks.as_dask(X).numblocks == (1, 1)
+    assert chunks.as_dask(X, (20, -1)).chunks == ((20, 20, 10), (5,))
+    made = chunks.split(X, 20)
     assert made.chunks == ((20, 20, 10), (5,))
     np.testing.assert_array_equal(made.compute(scheduler="sync"), X)
 
 
 def test_large_chunks_are_split_evenly(monkeypatch):
-    monkeypatch.setattr("metricforge.rows.cluster.task_bytes", lambda: 160)
+    monkeypatch.setattr("metricforge.distributed.cluster.task_bytes", lambda: 160)
     lazy = da.from_array(X, chunks=((4, 41, 5), (5,)))
-    assert rows.limit_chunks(lazy, 8).chunks[0] == (4, 14, 14, 13, 5)
-    assert rows.limit_chunks(lazy, 10**6).chunks[0] == (1,) * 50
+    assert chunks.limit_chunks(lazy, 8).chunks[0] == (4, 14, 14, 13, 5)
+    assert chunks.limit_chunks(lazy, 10**6).chunks[0] == (1,) * 50
 
 
 def test_the_rows_of_each_chunk():
     lazy = da.from_array(X, chunks=((20, 25, 5), (5,)))
-    assert rows.chunk_ranges(lazy) == [range(20), range(20, 45), range(45, 50)]
+    assert chunks.chunk_ranges(lazy) == [range(20), range(20, 45), range(45, 50)]
     assert [key[1:] for key, _ in chunks.row_chunks(lazy)] == [(0, 0), (1, 0), (2, 0)]
 
 
@@ -109,7 +109,7 @@ def least(parts):
 def test_cross_joins_over_the_chunks_of_the_second(size):
     Y = np.random.default_rng(1).normal(size=(23, 5))
     one, other = da.from_array(X, chunks=(20, -1)), da.from_array(Y, chunks=(size, -1))
-    index, distance = rows.cross(nearest, least, one, other, ((1, np.int64), (1, np.float64)))
+    index, distance = tasks.cross(nearest, least, one, other, ((1, np.int64), (1, np.float64)))
     assert index.chunks == distance.chunks == ((20, 20, 10), (1,))
     assert index.dtype == np.int64
     D = np.abs(X[:, None] - Y[None]).sum(axis=2)
@@ -127,14 +127,14 @@ def test_no_task_joins_more_than_the_fan_in():
 
     total = rows.fold(lambda block: float(block.sum()), join, da.from_array(X, chunks=(1, -1)))
     assert total == pytest.approx(X.sum())
-    assert max(widest) == rows.FAN_IN
+    assert max(widest) == tasks.FAN_IN
     assert len(widest) == 7 + 1  # 50 results, 7 joins of up to 8, one of 7
 
 
 def test_graphs_of_different_work_have_different_names():
     lazy = da.from_array(X, chunks=(20, -1))
     names = {
-        chunks.Graph(function, join, array).name
+        tasks.cross(function, join, array, lazy, ((1, np.int64),))[0].name
         for function, join, array in [(nearest, least, lazy), (nearest, list, lazy), (nearest, least, lazy + 1)]
     }
     assert len(names) == 3

@@ -6,7 +6,6 @@ No cluster is started here.  Besides `allocation`, this is the only file that im
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import threading
 import time
@@ -15,12 +14,13 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from functools import lru_cache
 from typing import Any, TypeVar
 
 from ..errors import InputError
+from ..rows.memory import free_memory
+from ..rows.threads import cores, one_thread
 
 T = TypeVar("T")
 Watch = Callable[[int, int], None]
@@ -96,11 +96,6 @@ def _in_task() -> bool:
     return True
 
 
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def threads() -> int:
     """Return the number of tasks that run at once."""
     at = client()
@@ -117,20 +112,6 @@ def task_bytes() -> int:
         if not workers:
             _log.warning("the cluster at %s has no workers: tasks wait until one joins", at.scheduler.address)
     return max(1, min(limits or [free_memory() // threads()]) // TASK_SHARE)
-
-
-def free_memory() -> int:
-    """Return the number of bytes available on this machine."""
-    import psutil
-
-    return int(psutil.virtual_memory().available)
-
-
-def resident_memory() -> int:
-    """Return the memory of this process, in bytes."""
-    import psutil
-
-    return int(psutil.Process().memory_info().rss)
 
 
 @contextmanager
@@ -162,71 +143,6 @@ def watched(watch: Watch) -> Iterator[None]:
         yield
     finally:
         _watch.reset(token)
-
-
-class _BlasLimit:
-    """The limit of BLAS to one thread, which belongs to the process and is shared by all who need it at the same time.
-
-    Each of them saving and restoring the number of threads would restore a limit that another one had set.  So the
-    first user sets the limit, and the last one restores what the first one found.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._users = 0
-        self._before: dict[str, tuple[Any, int]] = {}
-
-    def __enter__(self) -> None:
-        import scipy.linalg  # noqa: F401 - SciPy has its own BLAS, which must be loaded for the limit to apply
-
-        with self._lock:
-            for library in _blas(len(sys.modules)):
-                if library.filepath not in self._before:  # also one that was loaded after the first user came
-                    threads = library.num_threads
-                    self._before[library.filepath] = library, threads
-                    if threads != 1:
-                        _set_threads(library, 1)
-            self._users += 1
-
-    def __exit__(self, *_: object) -> None:
-        with self._lock:
-            self._users -= 1
-            if self._users == 0:
-                for library, threads in self._before.values():
-                    if threads != 1:
-                        _set_threads(library, threads)
-                self._before.clear()
-
-
-def _set_threads(library: Any, count: int) -> None:
-    """Set the number of threads of a BLAS library, whichever thread set it last.
-
-    threadpoolctl (3.7 and later) ignores the call while another thread that set it is alive; here the last user may
-    restore what a thread that is still alive has limited.
-    """
-    if hasattr(library, "clear_controlling_thread"):
-        library.clear_controlling_thread(force=True)
-    library.set_num_threads(count)
-
-
-_blas_limit = _BlasLimit()
-
-
-def one_thread() -> AbstractContextManager[None]:
-    """Limit BLAS to one thread inside the block, and until all other blocks that overlap it have ended.
-
-    Solvers multiply blocks that fit the cache and factors of few columns, where a second thread mostly waits: on two
-    cores it raised the CPU time of one solver on Adult from 7 to 17 s, and of another on 200,000 rows from 2.3 to 6 s.
-    """
-    return _blas_limit
-
-
-@lru_cache(maxsize=1)
-def _blas(modules: int) -> list[Any]:
-    """Return the controllers of the BLAS libraries loaded so far, cached: finding them takes milliseconds."""
-    from threadpoolctl import ThreadpoolController
-
-    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
 def compute(*lazy: Any) -> tuple[Any, ...]:

@@ -18,13 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from ..rows import Tasks, take
-from .contract import Array, Found, HopLists
-from .distances import pair_distances
-from .probing import Members
-from .refining import LISTING, MOST_PASSES, Sample, centred, fits_single
-from .scanning import least
-from .shards import CellSearch, whole_share
+from ..neighbors.contract import Array, Found, HopLists
+from ..neighbors.distances import pair_distances
+from ..neighbors.probing import Members
+from ..neighbors.refining import LISTING, MOST_PASSES, Sample, centred, fits_single
+from ..neighbors.scanning import least
+from ..rows import take
+from .neighbors import CellSearch, whole_share
+from .tasks import Tasks
 
 Pieces = list[Array]
 """Positions within each shard, one array per shard."""
@@ -170,7 +171,7 @@ class HopSearch(CellSearch):
 
     def first(self, s: int, shard: Members, asked: Array, near: list[list[Any]]) -> HopLists:
         """Return the lists of a shard among the cells near it."""
-        from . import hops
+        from ..neighbors import hops
 
         cells, d = np.flatnonzero(self.needs(asked)), shard.rows.shape[1]  # as in near: both ascend
         sizes = self.sizes[cells]
@@ -190,7 +191,7 @@ class HopSearch(CellSearch):
 
     def widened(self, lists: HopLists, wide: int) -> HopLists:
         """Return lists of more entries."""
-        from . import hops
+        from ..neighbors import hops
 
         return hops.widened(lists, wide)
 
@@ -275,7 +276,7 @@ class HopSearch(CellSearch):
         rows: list[Any],
     ) -> HopLists:
         """Return the lists of a shard after a pass; ``others`` and ``rows`` are what came from each shard."""
-        from . import hops
+        from ..neighbors import hops
 
         own, split = np.arange(self.bases[s], self.bases[s + 1]), [len(part) for part in wanted]
         bases = self.bases[:-1]

@@ -10,7 +10,7 @@ from typing import Any
 
 from distributed.diagnostics.plugin import WorkerPlugin
 
-from .cluster import resident_memory
+from ..rows.memory import resident_memory
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4
 """The parameters of ``mallopt``, from malloc.h."""

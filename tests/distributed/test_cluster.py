@@ -20,10 +20,11 @@ from distributed import Client, LocalCluster
 
 import metricforge as mf
 from metricforge import rows
+from metricforge.distributed import cluster as where_it_runs
+from metricforge.distributed.chunks import spread
 from metricforge.errors import InputError
 from metricforge.kernels import RBF, Spectrum
 from metricforge.registry import registry
-from metricforge.rows import cluster as where_it_runs
 
 pytestmark = pytest.mark.xdist_group("cluster")  # one cluster, not one for each process of the suite
 
@@ -150,7 +151,7 @@ def test_a_killed_worker_does_not_change_the_answer(client, method, tmp_path):
 
 def test_rows_in_memory_outlive_a_worker(client):
     X, _ = data()
-    lazy = rows.spread(X)
+    lazy = spread(X)
     assert rows.is_dask(lazy)
     assert lazy.numblocks[0] > 1
     rows.gathered(lazy)

@@ -5,7 +5,7 @@ round of tasks.
 
 What the scheduler keeps is enough to compute a lost chunk again: the tasks of a chunk and of all its ancestors, back to
 the rows of A and the seed.  In long iterations these would become ever more, so a restart of the basis may end their
-history (`metricforge.rows.settle`); if a chunk of such a basis is lost, `metricforge.eigen.top` starts again.  A worker
+history (`tasks.settle`); if a chunk of such a basis is lost, `metricforge.eigen.top` starts again.  A worker
 that dies in mid-iteration therefore changes nothing but the time, by at most that of the iteration so far.  A round has
 a few tasks per chunk, so few large chunks are best.
 """
@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..rows import Value, as_array, evaluate, settle
-from .columns import (
+from ..eigen.columns import (
     Basis,
     Block,
     Columns,
@@ -32,7 +31,8 @@ from .columns import (
     random_rows,
     rotate_rows,
 )
-from .contract import Floats
+from ..eigen.contract import Floats
+from .tasks import Value, as_array, evaluate, settle
 
 
 class PerChunk(list[Any]):

@@ -11,10 +11,10 @@ import pytest
 import scipy.sparse as sp
 
 from metricforge import eigen
-from metricforge.eigen import row_blocks
+from metricforge.distributed import eigen as row_blocks
+from metricforge.distributed import tasks as values
+from metricforge.distributed.tasks import Value, as_array, evaluate
 from metricforge.errors import InputError
-from metricforge.rows import as_array, evaluate, values
-from metricforge.rows.values import Value
 
 
 def graph(n, seed=0):

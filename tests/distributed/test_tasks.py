@@ -9,7 +9,8 @@ import time
 import numpy as np
 import pytest
 
-from metricforge.rows import Value, cluster, evaluate, settle
+from metricforge.distributed import cluster
+from metricforge.distributed.tasks import Value, evaluate, settle
 
 
 def plus_one(x):
