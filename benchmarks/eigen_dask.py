@@ -20,7 +20,7 @@ import json, os, signal, sys, time
 import numpy as np
 import scipy.sparse as sp
 from metricforge import eigen, neighbors
-from metricforge.eigen import row_blocks
+from metricforge.distributed import eigen as row_blocks
 from metricforge.rows import Value, as_array, evaluate
 
 def offsets(n):

@@ -22,7 +22,7 @@ from .errors import InputError, ModelFileError
 from .index import BoundCoordinates, DistanceBlock, Index, NearestByKernel, PairedDistance, finite_distances, make
 from .kernels import Kernel, Mixture, is_number
 from .neighbors import Bounds, Search, Searcher
-from .neighbors.largest import largest
+from .neighbors.scanning import largest_scores
 from .registry.progress import progress
 from .report import Report, card, lines_of, short
 from .serialization import model as modelfile
@@ -284,7 +284,8 @@ class Metric:
         """Return the k training rows with the largest k(a, x) of each row of A, and these values."""
         if _rows.is_dask(A) or _rows.is_dask(self.rows):
             raise InputError('by="kernel" needs rows in memory; use by="distance" for dask arrays')
-        return largest(lambda part: self.kernel.block(A[part], self.rows), _rows.count(self.rows), _rows.count(A), k)
+        n, q = _rows.count(self.rows), _rows.count(A)
+        return largest_scores(lambda part: self.kernel.block(A[part], self.rows), n, q, k)
 
     def adapter(self, side: str = "query", *, n_components: int | None = None) -> Adapter:
         """Return the metric as a linear map (A, b), for a vector store that keeps its own vectors.

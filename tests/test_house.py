@@ -69,8 +69,7 @@ HEAVY = {
     "highspy": {"lpdesign.highs"},
     "clarabel": {"lpdesign.semidefinite"},
     "numba": {
-        "neighbors.bits",
-        "neighbors.hops",
+        "neighbors.loops",
         "neighbors.nndescent",
         "kcr.loops",
         "lmnn.loops",
@@ -86,7 +85,7 @@ HEAVY = {
 # Classes must exist to be subclassed, and loops to be compiled; these files are themselves imported when needed.
 AT_THE_TOP = {
     "sklearn": {"estimators.learner", "estimators.rule"},
-    "numba": {"neighbors.bits", "neighbors.hops", "kcr.loops", "lmnn.loops", "lpdesign.gaussian", "nca.loops"},
+    "numba": {"neighbors.loops", "kcr.loops", "lmnn.loops", "lpdesign.gaussian", "nca.loops"},
     "highspy": {"lpdesign.highs"},
     "distributed": {"distributed.allocation"},
 }

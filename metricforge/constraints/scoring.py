@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from .. import rows as _rows
 from ..errors import InputError
-from ..rows.pairs import median_of_pairs
+from ..rows.mapping import median_of_pairs
 
 if TYPE_CHECKING:
     from ..kernels import Kernel

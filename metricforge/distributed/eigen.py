@@ -12,10 +12,9 @@ from numpy.typing import NDArray
 
 from ..eigen.api import concluded, solve, top
 from ..eigen.backends import choose, name_of, resolve
-from ..eigen.checking import TOL_FLOOR
 from ..eigen.columns import columns_of
-from ..eigen.components import COMPONENT_ROWS, Piece, small_components
-from ..eigen.contract import Eigenpairs, Eigensolver, Floats, Solved
+from ..eigen.completeness import COMPONENT_ROWS, Piece, small_components
+from ..eigen.contract import TOL_FLOOR, Eigenpairs, Eigensolver, Floats, Solved
 from ..eigen.lanczos import lanczos_pairs
 from ..eigen.products import Products
 from ..errors import InputError, SolverError

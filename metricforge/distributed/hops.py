@@ -18,11 +18,10 @@ from typing import Any
 
 import numpy as np
 
+from ..neighbors.approximate import LISTING, MOST_PASSES, Sample, centred, fits_single
 from ..neighbors.contract import Array, Found, HopLists
-from ..neighbors.distances import pair_distances
 from ..neighbors.probing import Members
-from ..neighbors.refining import LISTING, MOST_PASSES, Sample, centred, fits_single
-from ..neighbors.scanning import least
+from ..neighbors.scanning import least, pair_distances
 from ..rows import take
 from .neighbors import CellSearch, whole_share
 from .tasks import Tasks
@@ -171,7 +170,7 @@ class HopSearch(CellSearch):
 
     def first(self, s: int, shard: Members, asked: Array, near: list[list[Any]]) -> HopLists:
         """Return the lists of a shard among the cells near it."""
-        from ..neighbors import hops
+        from ..neighbors import loops
 
         cells, d = np.flatnonzero(self.needs(asked)), shard.rows.shape[1]  # as in near: both ascend
         sizes = self.sizes[cells]
@@ -182,18 +181,18 @@ class HopSearch(CellSearch):
         columns, end = np.empty(starts[-1] * d, dtype=np.float32), 0
         for _, members in self.selected(near):
             start, end = end, end + members.rows.size
-            columns[start:end] = hops.in_columns(centred(members.rows, self.centre), members.starts)
+            columns[start:end] = loops.in_columns(centred(members.rows, self.centre), members.starts)
         place = np.full(self.cells.count + 1, -1)
         place[cells] = np.arange(len(cells))  # the last entry stays -1, for none
         own = np.arange(self.bases[s], self.bases[s + 1])
         queries = centred(shard.rows, self.centre)
-        return hops.first_lists(queries, own, columns, starts, positions, place[asked], self.wide)
+        return loops.first_lists(queries, own, columns, starts, positions, place[asked], self.wide)
 
     def widened(self, lists: HopLists, wide: int) -> HopLists:
         """Return lists of more entries."""
-        from ..neighbors import hops
+        from ..neighbors import loops
 
-        return hops.widened(lists, wide)
+        return loops.widened(lists, wide)
 
     def lists_at(self, shard: Members, lists: HopLists, numbers: Array) -> tuple[Array, Array]:
         """Return which of some row numbers a shard has, by their places in ``numbers``, and the lists of these."""
@@ -216,7 +215,7 @@ class HopSearch(CellSearch):
         return made
 
     def listing(self, s: int, pieces: list[tuple[Array, ...]]) -> tuple[Array, Array]:
-        """Return what `hops.listing_rows` does, for the rows of a shard."""
+        """Return what `loops.listing_rows` does, for the rows of a shard."""
         ends, who, place, fresh = (np.concatenate(part) for part in zip(*pieces, strict=True))
         order = np.lexsort((who, place, ends))
         n = int(self.bases[s + 1] - self.bases[s])
@@ -276,7 +275,7 @@ class HopSearch(CellSearch):
         rows: list[Any],
     ) -> HopLists:
         """Return the lists of a shard after a pass; ``others`` and ``rows`` are what came from each shard."""
-        from ..neighbors import hops
+        from ..neighbors import loops
 
         own, split = np.arange(self.bases[s], self.bases[s + 1]), [len(part) for part in wanted]
         bases = self.bases[:-1]
@@ -305,7 +304,7 @@ class HopSearch(CellSearch):
             listed, fresh[start:end] = self.picked_lists(part, where)
             positions[start:end] = number[listed]
         near = HopLists(positions, lists.squares, fresh)
-        found = hops.one_pass(X, near, (number[who[0]], who[1]))
+        found = loops.one_pass(X, near, (number[who[0]], who[1]))
         names = np.append(every, -1).astype(np.int32)
         return HopLists(names[found.positions], found.squares, found.fresh)
 

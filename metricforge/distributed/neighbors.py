@@ -9,16 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from ..neighbors import choice
-from ..neighbors.api import search
-from ..neighbors.approximate import first_cells, pilot_rows, plan, without_itself
-from ..neighbors.checking import check_k
+from ..neighbors import api as choice
+from ..neighbors.api import check_k, search
+from ..neighbors.approximate import FEW_CELLS, Sample, first_cells, pilot_rows, plan, refines, without_itself
 from ..neighbors.contract import Array, Found, Search
-from ..neighbors.coordinates import Coordinates, coordinates, stacked
-from ..neighbors.distances import is_binary
-from ..neighbors.partition import BATCH, Cells, cell_count, learn_cells, sample_rows
+from ..neighbors.partition import BATCH, Cells, Coordinates, cell_count, coordinates, learn_cells, sample_rows, stacked
 from ..neighbors.probing import QUERIES, Members, probe
-from ..neighbors.refining import FEW_CELLS, Sample, refines
+from ..neighbors.scanning import is_binary
 from ..rows import as_vectors, blocks, count, fold, gathered, is_sparse, map_rows, take
 from ..validation import whole_number
 from . import cluster

@@ -5,11 +5,9 @@ A small residual shows that a pair is an eigenpair, not that it is one of the la
 answer of every iterative solver is completed: `completeness` searches its orthogonal complement for larger eigenvalues
 and adds what it finds.
 
-Files: `api` has `top`, `backends` the solvers and the choice among them, `lanczos` the thick-restart iteration,
-`completeness` the search for missed eigenvalues, `components` the small connected components of sparse matrices,
-`products` the counted and checked products, `checking` the validation of arguments, `contract` the types.  `columns`
-has the operations of the iteration, and their form in memory; `chunked` has their form on dask, `row_blocks` the
-products of a matrix there, `forests` its components, `on_dask` what `top` does with it.
+Files: `api` has `top`, `backends` the solvers and the choice among them, `lanczos` the thick-restart iteration on the
+operations of `columns`, `completeness` the search for missed eigenvalues and small components, `products` the counted
+and checked products, `contract` the types and the validation of arguments.
 """
 
 from __future__ import annotations

@@ -11,16 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ConvergenceWarning
-from ..rows import check_memory, is_dask
+from ..rows import check_memory, is_dask, is_sparse
 from ..rows.memory import requested_budget
 from ..validation import generator, number, whole_number
 from .backends import choose, dense, name_of, resolve
-from .checking import checked_matrix, checked_start, tol_floor
 from .columns import columns_of
-from .completeness import complete
-from .components import Piece, joined, small_components
-from .contract import Eigenpairs, Eigensolver, Solved, Status, Stop
-from .products import Products, is_sparse
+from .completeness import Piece, complete, joined, small_components
+from .contract import Eigenpairs, Eigensolver, Solved, Status, Stop, checked_matrix, checked_start, tol_floor
+from .products import Products
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

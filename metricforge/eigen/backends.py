@@ -12,10 +12,10 @@ import numpy as np
 
 from .. import names
 from ..errors import InputError, SolverError
-from .checking import check_symmetric
-from .contract import Eigensolver, Floats, Solved
+from ..rows import is_sparse
+from .contract import Eigensolver, Floats, Solved, check_symmetric
 from .lanczos import SINGLE_TOL, lanczos_pairs
-from .products import COLUMNS, Products, is_sparse, orthonormal, rayleigh_ritz
+from .products import COLUMNS, Products, orthonormal, rayleigh_ritz
 
 if TYPE_CHECKING:
     from scipy.sparse.linalg import LinearOperator

@@ -14,20 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError, SolverError
-from ..rows import beat
+from ..rows import beat, is_sparse
 from ..validation import first_rows
 from .columns import Block, Columns, InMemory, columns_of
 from .contract import Floats, Stop
 
 COLUMNS = 16
 """Columns of one product: bounds the temporaries, and the time between two checks of the limits."""
-
-
-def is_sparse(A: object) -> bool:
-    """Return whether A is a SciPy sparse matrix or array."""
-    from scipy.sparse import issparse
-
-    return bool(issparse(A))
 
 
 class Products:

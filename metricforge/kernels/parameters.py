@@ -9,7 +9,7 @@ import numpy as np
 from .. import rows as _rows
 from ..errors import InputError
 from ..rows import Array
-from ..rows.pairs import MEDIAN_ROWS, pair_values
+from ..rows.mapping import MEDIAN_ROWS, pair_values
 from ..validation import number_or, shown, wrong
 from .interface import Kernel
 

@@ -5,14 +5,10 @@ have in great number, therefore never make two runs differ.  The exact searches 
 whichever proposes the candidates, they are ranked by the difference of the two rows in float64 (for whole numbers,
 without any rounding).
 
-Files: `api` has the functions to call, `choice` the rule of method="auto", `exhaustive` the search by products over
-the tiles of `scanning`, with the bounds of `single`; `approximate` the search by the cells of `partition` in the
-`coordinates` of rows, a few of which `probing` searches for each row, `coarse` for small batches of queries; `refining`
-passes over neighbours of neighbours, with the loops of `hops`; `cell_chunks` both on dask, by the steps of `shards` and
-`hop_chunks`; `index` rows kept for the search of new ones; `candidates` the KD tree and the ranking of
-candidates, `nndescent` NN-descent, `binary` and `bits` the search of packed rows, `chunks` the search of dask rows,
-`bounded` the search by lower bounds of other distances, `graphs` the neighbour graphs, `classes` the nearest rows of
-the same class and of others, and the rows of others within a radius.
+Files: `api` has the functions to call and the rule of method="auto", `exhaustive` the exact searches over the tiles of
+`scanning`; `approximate` the search by the cells of `partition`, a few of which `probing` searches for each row and
+`coarse` for small batches of queries; `index` rows kept for the search of new ones; `loops` compiled loops; `graphs`
+what is made of lists.
 """
 
 from __future__ import annotations
@@ -21,6 +17,7 @@ from .api import (
     METHODS,
     Searcher,
     cells,
+    choose,
     descent,
     exact,
     hamming,
@@ -30,11 +27,9 @@ from .api import (
     search_with_recall,
     tree,
 )
-from .bounded import Bounds
-from .choice import choose
-from .classes import ClassNeighbors, nearest_by_class, other_classes_within
 from .contract import DistanceBlock, Found, Search
-from .graphs import graph, isolated
+from .exhaustive import Bounds
+from .graphs import ClassNeighbors, graph, isolated, nearest_by_class, other_classes_within
 
 __all__ = [
     "METHODS",

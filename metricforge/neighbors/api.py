@@ -9,13 +9,13 @@ import numpy as np
 
 from .. import names
 from ..errors import InputError
-from ..rows import as_vectors, draw, is_dask
-from ..validation import number, whole_number
-from . import approximate, binary, candidates, choice, exhaustive, nndescent
-from .checking import check_found, check_k, check_queries, check_rows
+from ..rows import as_vectors, check_widths, draw, is_dask, is_sparse
+from ..validation import first_rows, number, whole_number
+from . import approximate, exhaustive, nndescent
 from .contract import Array, DistanceBlock, Found, Search
-from .scanning import GivenDistances, scan
-from .tiles import tile_shape
+from .exhaustive import SearchedRows
+from .partition import PLAIN
+from .scanning import GivenDistances, is_binary, largest, scan, tile_shape
 
 METHODS = ("auto", "exact", "tree", "hamming", "cells", "pynndescent")
 """Names of the searches in this package; plugins register further names."""
@@ -157,14 +157,14 @@ class Searcher:
             found = method(X, k, queries=None if queries is None else Q, seed=self.seed)
             return check_found(found, Q.shape[0], k, X.shape[0], itself=queries is None), None
         if method == "auto":
-            method = choice.choose(rows, Q, itself=queries is None, recall=self.recall)
+            method = choose(rows, Q, itself=queries is None, recall=self.recall)
         own = np.arange(X.shape[0]) if queries is None else None
         if method == "exact":
             return exhaustive.search_rows(rows, Q, k, own), 1.0
         if method == "tree":
-            return candidates.tree_search(rows, Q, k, own), 1.0
+            return exhaustive.tree_search(rows, Q, k, own), 1.0
         if method == "hamming":
-            return binary.hamming_search(X, Q, k, own), 1.0
+            return exhaustive.hamming_search(X, Q, k, own), 1.0
         if method == "cells":
             return approximate.cell_search(X, Q, k, own, self.recall, self.seed)
         return nndescent.descent_search(X, Q, k, own, self.seed), None
@@ -252,8 +252,107 @@ def recall(indices: Array, X: Any, *, queries: Any | None = None, sample: int = 
     rows = draw(Q.shape[0], whole_number(sample, "sample", 1), whole_number(seed, "seed", 0))
     own = rows if queries is None else None
     furthest = exhaustive.exact_search(X, Q[rows], k, own)[1][:, -1:]
-    distances = candidates.ranked(X, Q[rows], indices[rows], own)[1]
+    distances = exhaustive.ranked(X, Q[rows], indices[rows], own)[1]
     return float(np.mean(distances <= furthest * (1 + 1e-6)))
 
 
 _recall = recall  # the arguments of that name hide the function
+
+
+# ----------------------------------------------------------------------------------------------------------- validation
+
+
+def check_rows(X: Any, name: str = "X") -> Any:
+    """Return rows in memory as finite floats, dense or CSR."""
+    if is_dask(X):
+        raise InputError(f"{name} is a dask collection, but rows in memory are required; pass {name}.compute()")
+    X = as_vectors(X, name)
+    size = largest(X)
+    if size > 1e150:
+        raise InputError(f"{name} has values up to {size:.3g}, whose squares overflow; rescale its features")
+    return X
+
+
+def check_queries(queries: Any, X: Any) -> Any:
+    """Return queries for checked rows X as finite floats, dense or CSR as X is."""
+    Q = check_rows(queries, "queries")
+    check_widths(Q, X, ("queries", "X"))
+    if is_sparse(Q) != is_sparse(X):
+        raise InputError("queries and X must both be dense or both be sparse; convert one of them")
+    return Q
+
+
+def check_k(k: int, n: int, exclude_self: bool) -> int:
+    """Return k, or raise if there are fewer than k rows to find."""
+    k = whole_number(k, "k", 1)
+    most = n - 1 if exclude_self else n
+    if k > most:
+        others = "other rows" if exclude_self else "rows"
+        raise InputError(f"k = {k} neighbours are requested, but there are {most} {others}; pass k <= {most}")
+    return k
+
+
+def check_found(found: Found, q: int, k: int, n: int, itself: bool) -> Found:
+    """Return the answer of a foreign search, or raise if it breaks the contract of `search`."""
+    indices, distances = (np.asarray(part) for part in found)
+    if indices.shape != (q, k) or distances.shape != (q, k) or indices.dtype.kind not in "iu":
+        raise InputError(
+            f"method must return integer indices and distances of shape ({q}, {k}),"
+            f" got {indices.dtype} {indices.shape} and {distances.shape}"
+        )
+    wrong = (indices < 0) | (indices >= n) | ~np.isfinite(distances)
+    if itself:
+        wrong |= indices == np.arange(q)[:, None]
+    if wrong.any():
+        raise InputError(
+            f"method returned in {first_rows(np.flatnonzero(wrong.any(axis=1)))} an index outside 0..{n - 1},"
+            " the row itself, or a distance that is not finite"
+        )
+    return indices.astype(np.int64, copy=False), distances.astype(np.float64, copy=False)
+
+
+# -------------------------------------------------------------------------------------------------------- method="auto"
+
+TREE_FEATURES = 7
+"""Up to this many features a tree is faster.  Gaussian rows are its worst case: 20,000 take 0.7 s (exact search: 1.8 s)
+at 7 features, and 2.4 s (exact: 1.9 s) at 10."""
+HAMMING_SECONDS = 2.0
+"""Time on one core from which packed rows are faster in a new process: that of importing numba and loading the loop."""
+DESCENT_SECONDS = 45.0
+"""Time on one core from which NN-descent is faster in a new process: 33 s to compile, 2 to import, 4 to 10 to run."""
+CELLS_SECONDS = 8.0
+"""Time on one core from which cells are faster than comparing all pairs: measured at 60,000 rows of 16 columns."""
+
+
+def choose(X: Any, Q: Any, itself: bool, recall: float = 0.95) -> str:
+    """Return the name of the method with the least expected time in a new process.
+
+    Parameters
+    ----------
+    X : dense or CSR rows, or SearchedRows
+        The rows searched.
+    Q : dense or CSR rows
+        The queries.
+    itself : bool
+        Whether the queries are the rows themselves.
+    recall : float
+        The share of true neighbours to find; 1 excludes approximate searches.
+    """
+    rows = X if isinstance(X, SearchedRows) else SearchedRows(X)
+    X = rows.X
+    n, d = X.shape
+    if not is_sparse(X) and d <= TREE_FEATURES and not rows.few_distinct:
+        return "tree"
+    # nanoseconds per pair on one core: the product, and the comparison with the k-th distance
+    pair = 2 + 0.03 * d if rows.multiplies_dense else 9 + min(60.0, 10 * (X.nnz / n) ** 2 / d)
+    pairs = n * Q.shape[0]
+    packed = 0.5 + 0.2 * (d // 64 + 1)  # measured at 2 and at 16 words
+    approximate = itself and recall < 1  # with queries an index would be built for one use
+    if 1e-9 * pair * pairs > HAMMING_SECONDS and rows.binary and (Q is X or is_binary(Q)):
+        return "cells" if approximate and 1e-9 * packed * pairs > CELLS_SECONDS else "hamming"
+    if not approximate:
+        return "exact"
+    if not is_sparse(X) or d <= PLAIN:
+        # where squares are tiny or huge, bounds in float32 are of no use
+        return "cells" if 1e-9 * pair * pairs > CELLS_SECONDS and 1e-3 < rows.largest < 1e9 else "exact"
+    return "pynndescent" if 1e-9 * pair * pairs > DESCENT_SECONDS else "exact"

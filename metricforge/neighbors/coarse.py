@@ -11,12 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..rows import beat
-from . import tiles
+from . import scanning
 from .contract import Array, Found
-from .distances import pair_distances
 from .probing import Members, visits
-from .scanning import least
-from .single import kept_share, left_operand, right_operand, smallest, takes_single
+from .scanning import kept_share, least, left_operand, pair_distances, right_operand, smallest, takes_single
 
 STAGE = 16
 """Each stage of a search ends at that many times as many cells as the stage before."""
@@ -89,7 +87,7 @@ def search(Q: Array, probes: Array, members: Members, coarse: Coarse, k: int) ->
         for cell, queries in visits(probes[:, first:stop]):
             beat(cell, len(members.starts))
             c0, c1 = int(members.starts[cell]), int(members.starts[cell + 1])
-            step = max(1, tiles.TILE_BYTES // (4 * max(1, c1 - c0)))
+            step = max(1, scanning.TILE_BYTES // (4 * max(1, c1 - c0)))
             for i in range(0, len(queries), step):
                 batch.offer(queries[i : i + step], coarse.rows[c0:c1], c0)
             if batch.count > MOST_CANDIDATES:

@@ -1,18 +1,35 @@
-"""Exact search by blocked matrix products."""
+"""Exact searches: by blocked matrix products, by a KD tree, by lower bounds of any distance, and of packed bits."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from ..rows import is_sparse
-from . import tiles
+from ..errors import InputError
+from ..rows import beat, blocks, is_sparse
+from . import scanning
 from .contract import Array, Found
-from .distances import is_binary, is_whole, largest, multiplies_dense, pair_distances, squared_norms
-from .scanning import scan
-from .single import kept_share, operand, smallest, takes_single
+from .scanning import (
+    TILE_BYTES,
+    is_binary,
+    is_whole,
+    kept_share,
+    largest,
+    left_operand,
+    multiplies_dense,
+    operand,
+    pair_distances,
+    right_operand,
+    scan,
+    smallest,
+    squared_norms,
+    takes_single,
+)
 
 PREPARED_BYTES = 64 * 2**20
 """Up to this size the operand of the rows is kept for all queries."""
@@ -67,7 +84,7 @@ class SearchedRows:
             if dtype().itemsize * n * (d + 1) > PREPARED_BYTES:
                 return operand(self.X[c0:c1], centre, share * squares[c0:c1], dtype)
             made = np.empty((n, d + 1), dtype=dtype)
-            for part in tiles.row_blocks(n, d + 1):
+            for part in scanning.row_blocks(n, d + 1):
                 made[part] = operand(self.X[part], centre, share * squares[part], dtype)
             self._operands[key] = made
         return self._operands[key][c0:c1]
@@ -83,7 +100,7 @@ def search_rows(searched: SearchedRows, Q: Any, k: int, own: Array | None) -> Fo
     X, q = searched.X, Q.shape[0]
     source = _Euclidean(searched, Q)
     width = X.shape[1] if source.multiplies_dense else 1 + X.nnz // X.shape[0]
-    shape = tiles.tile_shape(q, width, k, *((4, tiles.SINGLE_SHARE) if source.single else (8, 1)))
+    shape = scanning.tile_shape(q, width, k, *((4, scanning.SINGLE_SHARE) if source.single else (8, 1)))
     indices, keys = scan(source, X.shape[0], q, k, own, *shape)
     return indices, np.sqrt(keys, out=keys) if source.exact else keys
 
@@ -166,3 +183,204 @@ class _Euclidean:
     def below(self, values: Array) -> Array:
         """Return numbers between the whole ``values`` and their predecessors."""
         return values - 0.5
+
+
+# ------------------------------------------------------------------------------------------------- candidates and trees
+
+_log = logging.getLogger(__name__)
+
+_TREE_SPARE = 8
+_TREE_GROWTH = (1, 4, 16)
+"""The tree is queried for k + 8 rows, to see where a tie at the k-th place ends; then for 4 and 16 times as many."""
+
+
+def ranked(X: Any, Q: Any, candidates: Array, own: Array | None) -> Found:
+    """Sort each row of candidates by (distance, index).
+
+    Missing (-1), repeated and own candidates go last, with index -1 and infinite distance.
+    """
+    indices = np.sort(candidates.astype(np.int64), axis=1)
+    void = indices < 0
+    void[:, 1:] |= indices[:, 1:] == indices[:, :-1]
+    if own is not None:
+        void |= indices == own[:, None]
+    rows, places = np.nonzero(~void)
+    distances = np.full(indices.shape, np.inf)
+    distances[rows, places] = pair_distances(X, Q, rows, indices[rows, places])
+    indices[void] = -1
+    order = np.argsort(distances, axis=1, kind="stable")
+    return np.take_along_axis(indices, order, axis=1), np.take_along_axis(distances, order, axis=1)
+
+
+def rank_into(
+    found: Found, X: Any, Q: Any, rows: Array, candidates: Array, outside: Array | float, own: Array | None
+) -> Array:
+    """Write the k best candidates of the queries ``rows`` into ``found``; return the queries whose answer may be wrong.
+
+    ``outside`` is a lower bound on the distance of every row that is not a candidate.  The answer is certain if the
+    k-th distance is finite and below that bound.
+    """
+    k = found[0].shape[1]
+    indices, distances = ranked(X, Q[rows], candidates, None if own is None else own[rows])
+    found[0][rows], found[1][rows] = indices[:, :k], distances[:, :k]
+    return rows[distances[:, k - 1] >= outside]
+
+
+def complete(found: Found, X: Any, Q: Any, rows: Array, own: Array | None, method: str) -> Found:
+    """Replace the answers for the queries ``rows`` by those of the exact search."""
+    if rows.size:
+        _log.debug("%s left %d of %d queries to the exact search", method, rows.size, Q.shape[0])
+        k = found[0].shape[1]
+        found[0][rows], found[1][rows] = exact_search(X, Q[rows], k, None if own is None else own[rows])
+    return found
+
+
+def tree_search(searched: SearchedRows, Q: Any, k: int, own: Array | None) -> Found:
+    """Search a KD tree; ``own[i]`` is the row of X that query i may not find.
+
+    The tree is queried for a few more than k rows, and for more where a tie at the k-th place does not end there.
+    """
+    X = searched.X
+    if is_sparse(X):
+        raise InputError('method "tree" takes dense rows, and X is CSR; pass method="exact" or X.toarray()')
+    (n, d), q = X.shape, Q.shape[0]
+    found = np.empty((q, k), dtype=np.int64), np.empty((q, k))
+    tree = searched.tree
+    # The tree sums in another order: its distances differ from those of `pair_distances` by at most this factor.
+    shrink = 1 - (d + 8) * np.finfo(np.float64).eps
+    rows = np.arange(q)
+    for growth in _TREE_GROWTH:
+        requested = min(n, growth * (k + _TREE_SPARE))
+        left = [rows[:0]]
+        for part in scanning.row_blocks(rows.size, requested):
+            distances, candidates = map(np.asarray, tree.query(Q[rows[part]], k=list(range(1, requested + 1))))
+            outside = np.inf if requested == n else shrink * distances[:, -1]
+            left.append(rank_into(found, X, Q, rows[part], candidates, outside, own))
+        rows = np.concatenate(left)
+    return complete(found, X, Q, rows, own, "tree")
+
+
+# -------------------------------------------------------------------------------------- lower bounds of other distances
+
+FIRST = 64
+"""Rows with the smallest bounds, for each query, whose distances are computed first; or four for each neighbour."""
+MOST_SHARE = 0.3
+"""Share of the rows beyond which a query is compared with all of them, together with other such queries.  All queries
+compute distances to as many rows as there are, at the most: comparing with all of them at once shares work."""
+ROUNDING = 2e-7
+"""Error of coordinates in float32, as a share of their norms."""
+
+
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """Coordinates of rows whose Euclidean distances are at most the distances that a search is about.
+
+    Attributes
+    ----------
+    right : (n, r + 2) float32 array
+        See `single.right_operand`.
+    centre : (r,) array
+        What was subtracted from the coordinates.
+    reach : float
+        The largest norm of the coordinates about the centre.
+    """
+
+    right: Array
+    centre: Array
+    reach: float
+
+    @classmethod
+    def of(cls, coordinates: Array) -> Bounds:
+        """Return the bounds from coordinates of the rows, (n, r) float32."""
+        centre = coordinates.mean(axis=0, dtype=np.float64)
+        Z = coordinates - centre.astype(np.float32)
+        squares = np.vecdot(Z, Z, dtype=np.float64)
+        return cls(right_operand(Z, squares, np.float32), centre, float(squares.max()) ** 0.5)
+
+    def search(self, Q: Array, distance: Callable[[int, Array], Array], k: int) -> tuple[Found, Array]:
+        """Return the k nearest rows of each query, and the queries for which the bounds do not help.
+
+        Parameters
+        ----------
+        Q : (q, r) float array
+            The coordinates of the queries.
+        distance : callable
+            ``distance(i, rows)`` returns the distances of query i to rows of these numbers.
+        k : int
+
+        Notes
+        -----
+        Time for each query: a product of r + 2 columns with all rows, and the distances to those rows whose bound is
+        below the k-th distance.
+        """
+        n, (q, r) = len(self.right), Q.shape
+        indices, distances = np.zeros((q, k), dtype=np.int64), np.zeros((q, k))
+        Z = (Q - self.centre).astype(np.float32)
+        squares = np.vecdot(Z, Z, dtype=np.float64)
+        left = left_operand(Z, squares, np.float32)
+        slack = ROUNDING * (self.reach + np.sqrt(squares))
+        first, helped = min(n, max(FIRST, 4 * k)), np.ones(q, dtype=bool)
+        floor, spent = smallest(r, np.float32), 0
+        for part in blocks(q, 4 * n, TILE_BYTES):
+            bounds = left[part] @ self.right.T  # (b, n)
+            for i, row in zip(range(part.start, part.stop), bounds, strict=True):
+                rows = np.argpartition(row, first - 1)[:first] if first < n else np.arange(n)
+                D = distance(i, rows)
+                if (row[rows] > (D + slack[i]) ** 2 + floor).any():
+                    helped[i] = False  # no lower bounds: the kernel is not positive semidefinite
+                    continue
+                limit = (np.partition(D, k - 1)[k - 1] + slack[i]) ** 2 + floor
+                row[rows] = np.inf
+                more = np.flatnonzero(row <= limit)
+                if len(more) > min(MOST_SHARE * n, n - spent):
+                    helped[i] = False
+                    continue
+                spent += len(more)
+                if len(more):
+                    rows, D = np.append(rows, more), np.append(D, distance(i, more))
+                order = np.lexsort((rows, D))[:k]
+                indices[i], distances[i] = rows[order], D[order]
+            beat(part.stop, q)
+        return (indices, distances), np.flatnonzero(~helped)
+
+
+# ----------------------------------------------------------------------------------------------- rows of zeros and ones
+
+BLOCK_BYTES = 8 * 2**20
+
+
+def packed_rows(X: Any) -> Array:
+    """Return rows of zeros and ones, dense or CSR, as (n, words) uint64."""
+    n, d = X.shape
+    out = np.zeros((n, -(-d // 64)), dtype=np.uint64)
+    for part in blocks(n, 8 * d, BLOCK_BYTES):
+        rows = X[part].toarray() if is_sparse(X) else X[part]
+        bits = np.zeros((rows.shape[0], 64 * out.shape[1]), dtype=bool)
+        bits[:, :d] = rows != 0
+        out[part] = np.packbits(bits, axis=1, bitorder="little").view(np.uint64)
+    return out
+
+
+def unpacked(rows: Array, d: int) -> Array:
+    """Return the d columns of packed rows as float32."""
+    bits = np.unpackbits(np.ascontiguousarray(rows).view(np.uint8), axis=1, count=d, bitorder="little")
+    return np.asarray(bits.astype(np.float32))
+
+
+def hamming_search(X: Any, Q: Any, k: int, own: Array | None) -> Found:
+    """Search by counting the places in which rows differ; ``own[i]`` is the row of X that query i may not find."""
+    from . import loops
+
+    for name, rows in (("X", X), ("queries", Q)):
+        if not is_binary(rows):
+            raise InputError(
+                f'method "hamming" takes rows of zeros and ones, and {name} has others; pass method="auto"'
+            )
+    packed = _by_word(X)
+    indices, counts = loops.nearest(packed, packed if Q is X else _by_word(Q), k, own)
+    return indices, np.sqrt(counts)
+
+
+def _by_word(X: Any) -> Array:
+    """Return packed rows as (words, n): each word of all rows is contiguous."""
+    return np.ascontiguousarray(packed_rows(X).T)

@@ -1,15 +1,17 @@
-"""Neighbour graphs as symmetric sparse matrices."""
+"""What is made of neighbour lists: graphs as symmetric sparse matrices, and the nearest rows by class."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from ..errors import InputError
-from ..rows import check_memory
+from ..rows import beat, blocks, check_memory
 from ..validation import first_rows, one_of, whole_number
-from .contract import Array
+from .api import search
+from .contract import Array, Found
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -70,3 +72,151 @@ def graph(indices: Array, *, kind: Literal["mutual", "union"] = "mutual", n: int
 def isolated(graph: csr_array) -> Array:
     """Return the nodes of a graph without an edge, ascending."""
     return np.flatnonzero(np.diff(graph.indptr) == 0)
+
+
+# ------------------------------------------------------------------------------------------------ nearest rows by class
+
+
+class ClassNeighbors(NamedTuple):
+    """The nearest rows of some queries that share a class.
+
+    Attributes
+    ----------
+    queries : (q,) int array
+        Row numbers.
+    same : Found
+        The nearest other rows of that class: row numbers (q, a) and distances (q, a), nearest first.
+    other : Found
+        The nearest rows of other classes, alike.
+    """
+
+    queries: Array
+    same: Found
+    other: Found
+
+
+def nearest_by_class(Z: Any, codes: Array, k: int, *, queries: Array | None = None) -> Iterator[ClassNeighbors]:
+    """Yield for each class the k nearest rows of the same class, and the k nearest of other classes, of its queries.
+
+    The two are separate searches: the nearest rows of other classes are often missing from any list of nearest rows.
+
+    Parameters
+    ----------
+    Z : (n, m) array
+        Rows in the metric that decides what is near.
+    codes : (n,) int array
+        Classes, all >= 0; at least two.
+    k : int
+        Rows of each kind; fewer where there are no more.
+    queries : (q,) int array, optional
+        Row numbers; default: every row.
+
+    Notes
+    -----
+    Cost: exact searches, O(q n m) time, except that without queries a large class is searched as `search` chooses.
+    """
+    for c in range(int(codes.max()) + 1):
+        inside, outside = np.flatnonzero(codes == c), np.flatnonzero(codes != c)
+        asked = inside if queries is None else queries[codes[queries] == c]
+        if not len(asked):
+            continue
+        same = _all_inside(Z, inside, k) if queries is None else _inside(Z, inside, asked, k)
+        index, distance = search(Z[outside], min(k, len(outside)), queries=Z[asked])
+        yield ClassNeighbors(asked, same, (outside[index], distance))
+
+
+def _all_inside(Z: Any, rows: Array, k: int) -> Found:
+    few = min(k, len(rows) - 1)
+    if not few:
+        return np.empty((len(rows), 0), dtype=np.int64), np.empty((len(rows), 0))
+    index, distance = search(Z[rows], few)
+    return rows[index], distance
+
+
+def _inside(Z: Any, rows: Array, asked: Array, k: int) -> Found:
+    """Search one row more, and leave out the query itself (or the last row, where duplicates precede the query)."""
+    index, distance = search(Z[rows], min(k + 1, len(rows)), queries=Z[asked])
+    index = rows[index]
+    keep = index != asked[:, None]
+    keep[keep.all(axis=1), -1] = False
+    return index[keep].reshape(len(asked), -1), distance[keep].reshape(len(asked), -1)
+
+
+BLOCK = 1024
+"""Rows on each side of a block of distances: 4 MB, which fits the caches."""
+LARGEST = 1e38
+"""A radius that includes every row, which still fits float32."""
+EXACT = 65_536
+"""Pairs whose distances are computed again in float64 and yielded at a time."""
+EXACT_BYTES = 4 * 2**20
+"""Memory of the rows of these pairs that are compared at a time."""
+
+
+def other_classes_within(Z: Array, codes: Array, radius: Array) -> Iterator[tuple[Array, Array, Array]]:
+    """Yield all pairs of rows of two classes that are nearer than the radius of the first row.
+
+    Parameters
+    ----------
+    Z : (n, m) array
+        Rows in the metric that decides what is near.
+    codes : (n,) int array
+        Classes.
+    radius : (n,) array
+        Squared, one for each row; rows with a negative one have no pairs.
+
+    Yields
+    ------
+    i, l, squared : arrays
+        Row numbers and squared distances with squared < radius[i], in no particular order.  The pair (l, i) occurs too
+        if squared < radius[l].
+
+    Notes
+    -----
+    Cost: O(n² m) time in float32, half of it saved by symmetry and blocks of one class skipped; O(p m) in float64 for
+    the p pairs that are near, so the distances are exact.  Memory: 12 n m bytes and some blocks of 4 MB.
+    """
+    order = np.argsort(codes, kind="stable")
+    codes, radius = codes[order], np.asarray(radius, dtype=np.float64)[order]
+    centred = Z[order] - Z.mean(axis=0)
+    unit = float(np.abs(centred).max(initial=0)) or 1.0  # squares of larger numbers overflow in float32
+    low = np.ascontiguousarray(centred / unit, dtype=np.float32)
+    del centred
+    norms = np.einsum("ij,ij->i", low, low)
+    # one product gives the squared distances: [z_i, ‖z_i‖², 1]'[−2z_j, 1, ‖z_j‖²]
+    left = np.column_stack([low, norms, np.ones_like(norms)])
+    right = np.column_stack([-2 * low, np.ones_like(norms), norms])
+    # what float32 may have lost is decided in float64
+    reach = np.minimum(radius / unit**2 + 2e-5 * float(norms.max(initial=0)), LARGEST).astype(np.float32)
+    starts = np.arange(0, len(order), BLOCK)
+    for a in starts:
+        I = slice(a, a + BLOCK)  # noqa: E741
+        for b in starts[starts >= a]:
+            J = slice(b, b + BLOCK)
+            if codes[I][0] == codes[J][-1] or max(radius[I].max(), radius[J].max()) < 0:
+                continue  # rows are sorted by class, so these are all of one
+            beat(int(a), len(order))
+            D = left[I] @ right[J].T
+            near = reach[I, None] > D
+            near |= reach[J] > D
+            if codes[I][-1] >= codes[J][0]:  # the blocks share a class
+                near &= codes[I, None] != codes[J]
+            if a == b:
+                near = np.triu(near)
+            found = np.flatnonzero(near)
+            for part in range(0, len(found), EXACT):
+                p, q = np.divmod(found[part : part + EXACT], near.shape[1])
+                p, q = p + a, q + b
+                squared = _squared(Z, order[p], order[q])
+                for one, other in ((p, q), (q, p)):
+                    keep = squared < radius[one]
+                    yield order[one[keep]], order[other[keep]], squared[keep]
+                beat(int(a), len(order))
+
+
+def _squared(Z: Array, i: Array, j: Array) -> Array:
+    """Return the squared distances of pairs of rows, some at a time: wide rows of all pairs would take seconds."""
+    squared = np.empty(len(i))
+    for part in blocks(len(i), 16 * Z.shape[1], EXACT_BYTES):
+        difference = Z[i[part]] - Z[j[part]]
+        np.einsum("ij,ij->i", difference, difference, out=squared[part])
+    return squared

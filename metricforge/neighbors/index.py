@@ -18,9 +18,8 @@ import numpy as np
 from ..errors import InputError, ModelFileError
 from ..rows import blocks, gathered, is_dask, quiet, show_bytes, take
 from ..validation import number, whole_number
-from .api import search
+from .api import check_k, check_rows, search
 from .approximate import pilot_rows, plan, without_itself
-from .checking import check_k, check_rows
 from .coarse import Coarse, prepared
 from .coarse import search as search_coarse
 from .contract import Array, Found

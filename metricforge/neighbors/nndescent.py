@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ..rows import is_sparse
-from . import tiles
-from .candidates import complete, rank_into
+from . import scanning
 from .contract import Array, Found
-from .distances import largest
+from .exhaustive import complete, rank_into
+from .scanning import largest
 
 _LISTED = 16
 """Fewest neighbours in a list.  Descent follows its own lists: recall at k = 1 is 0.95 with 2 entries, 1.00 with 16."""
@@ -46,7 +46,7 @@ def descent_search(X: Any, Q: Any, k: int, own: Array | None, seed: int) -> Foun
     candidates: Array = answer[0]
     found = np.empty((q, k), dtype=np.int64), np.empty((q, k))
     rows = np.arange(q)
-    parts = tiles.row_blocks(q, candidates.shape[1])
+    parts = scanning.row_blocks(q, candidates.shape[1])
     short = [rank_into(found, X, Q, rows[part], candidates[part], np.inf, own) for part in parts]
     return complete(found, X, Q, np.concatenate(short), own, "pynndescent")
 
@@ -56,6 +56,6 @@ def _single(X: Any, centre: Array | None, scale: float) -> Any:
     if centre is None:
         return (X / scale).astype(np.float32)
     out = np.empty(X.shape, dtype=np.float32)
-    for part in tiles.row_blocks(X.shape[0], X.shape[1]):
+    for part in scanning.row_blocks(X.shape[0], X.shape[1]):
         out[part] = (X[part] - centre) / scale
     return out

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 
 from ..rows import beat, is_sparse
-from . import tiles
+from . import scanning
 from .contract import Array, Found
-from .distances import multiplies_dense, pair_distances
-from .scanning import Lists
-from .single import kept_share, operands, smallest, takes_single
+from .scanning import Lists, kept_share, multiplies_dense, operands, pair_distances, smallest, takes_single
 
 QUERIES = 2**15 - 1
 """Queries whose lists are filled at a time: less than 2**15."""
@@ -83,7 +81,7 @@ def probe(Q: Any, probes: Array, members: Members, k: int, own: Array | None = N
 
 
 def _probe_packed(Q: Array, probes: Array, members: Members, k: int, own: Array | None) -> Found:
-    from .bits import nearest_in_cells
+    from .loops import nearest_in_cells
 
     indices, counts = nearest_in_cells(members.rows, members.numbers, members.starts, Q, probes, k, own)
     return indices, np.sqrt(np.where(counts < 0, np.inf, counts))
@@ -112,7 +110,7 @@ def _search_cells(lists: Lists, source: _CellDistances, probes: Array, members: 
             if c0 > members.starts[cell]:
                 lists.merge()
                 left = queries[lists.keys[queries, -1] > 0]
-            step = max(1, tiles.TILE_BYTES // (4 * (c1 - c0)))
+            step = max(1, scanning.TILE_BYTES // (4 * (c1 - c0)))
             for i in range(0, len(left), step):
                 rows = left[i : i + step]
                 beat(cell, len(members.starts))

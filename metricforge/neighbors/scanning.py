@@ -1,14 +1,17 @@
-"""Select the k least keys per query from tiles of values, with one tile and the lists in memory, never q × n."""
+"""Select the k least keys per query from tiles of values, with one tile and the lists in memory, never q × n.
+
+Also the sizes of tiles, the distances of pairs of rows, and lower bounds of distances from products.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
 
 from ..errors import InputError
-from ..rows import beat
+from ..rows import beat, block_bytes, blocks, is_sparse
 from ..validation import first_rows
 from .contract import Array, DistanceBlock, Found
 
@@ -268,3 +271,218 @@ def least(keys: Array, cols: Array, k: int) -> Array:
     if len(tied):
         order[tied] = np.lexsort((cols[tied], keys[tied]), axis=1)[:, :k]
     return order
+
+
+# ------------------------------------------------------------------------------------------------- sizes of work arrays
+
+TILE_BYTES = 8 * 2**20
+"""A tile of distances.  Smaller ones stay in the cache, larger ones multiply faster: flat between 2 and 8 MB."""
+SINGLE_SHARE = 4
+"""Part of a tile that products in float32 fill: they are fast, so the passes that follow should find them in the cache.
+A quarter took the least time of 1, 1/2, 1/4 and 1/8, or nearly so, from 4 to 128 columns and for 5 to 50 neighbours."""
+TILE_ARRAYS = 5
+"""Memory that a tile takes, in tiles: itself, a copy, the order of its entries (int64 for float32), a mask."""
+TILE_QUERIES = 1024
+"""Queries in a tile: many, because the rows are prepared once for all of them; row numbers must fit an int16."""
+LIST_BYTES = 256
+"""Memory that a query takes for each neighbour wanted: up to three candidates, their keys, and sorted copies."""
+
+
+def tile_shape(q: int, width: int, k: int, item: int = 8, share: int = 1) -> tuple[int, int]:
+    """Return the numbers of queries and rows of a tile, such that wide operands and long lists stay small too.
+
+    A tile takes 1/share of TILE_BYTES.
+    """
+    numbers = block_bytes(TILE_ARRAYS * TILE_BYTES) // TILE_ARRAYS // item // share
+    most = block_bytes(TILE_QUERIES * LIST_BYTES * k) // (LIST_BYTES * k)
+    queries = max(1, min(q, most, numbers // max(width // 4, 8 * k)))
+    return queries, max(1, numbers // max(width // 4, queries))
+
+
+def row_blocks(n: int, numbers: int, share: int = 1) -> Iterator[slice]:
+    """Yield slices that cover ``range(n)``: at most 1/share of a tile each, at ``numbers`` float64 per row."""
+    return blocks(n, 8 * numbers, TILE_BYTES // share)
+
+
+# --------------------------------------------------------------------------------------------------- bounds by products
+
+SINGLE_FEATURES = 4096
+"""Up to this many features the bound of `kept_share` holds in float32."""
+SINGLE_NORMS = (1e-8, 1e20)
+"""The range of the largest squared norm in which float32 neither overflows nor loses small rows."""
+
+
+def kept_share(d: int, dtype: Any) -> float:
+    """Return 1 - s such that the computed (1 - s)|x|² - 2q'x is at most |q - x|² - (1 - s)|q|².
+
+    Let u be the unit roundoff of dtype.  Rounding the entries of q and x to dtype changes q'x by at most
+    (2u + u²) Σ|q_i x_i|, and the norm by u|x|².  A sum of d + 1 products errs, in any order and with or without fused
+    operations, by at most γ times the sum of their magnitudes, γ = (d + 1)u/(1 - (d + 1)u).  As 2 Σ|q_i x_i| is at
+    most |q|² + |x|², all this is at most (2d + 5)u(|q|² + |x|²) up to terms in u², which for d <= SINGLE_FEATURES are
+    below 3u.  s = (2d + 16)u leaves room for those, for the rounding of norms and distances in float64, and for that of
+    the comparison.
+    """
+    return 1.0 - (2 * d + 16) * float(np.finfo(dtype).eps) / (2 if dtype == np.float32 else 1)
+
+
+def takes_single(d: int, *squares: float) -> bool:
+    """Return whether bounds in float32 hold for rows of d features with these largest squared norms."""
+    most = max(squares)
+    return d <= SINGLE_FEATURES and bool(SINGLE_NORMS[0] < most < SINGLE_NORMS[1])
+
+
+def smallest(d: int, dtype: Any, *squares: float) -> float:
+    """Return the error of a bound from numbers below the range of normal floats, given the largest squared norms.
+
+    Without norms, the largest for which float32 is used.
+    """
+    most: float = max(squares, default=SINGLE_NORMS[1])
+    return float(4 * d * np.finfo(dtype).tiny * (1 + most**0.5))
+
+
+def operand(X: Any, centre: Array, norms: Array | None, dtype: Any) -> Array:
+    """Return [x - centre, 1], or [-2(x - centre), norm]: one product of the two saves two passes over the tile."""
+    n, d = X.shape
+    out = np.empty((n, d + 1), dtype=dtype)
+    if is_sparse(X):
+        out[:, :d] = X.toarray() - centre
+    else:
+        np.subtract(X, centre, out=out[:, :d], casting="same_kind")
+    if norms is None:
+        out[:, d] = 1
+    else:
+        out[:, :d] *= -2
+        out[:, d] = norms
+    return out
+
+
+def operands(Q: Array, X: Array, q: Array, x: Array, dtype: Any) -> tuple[Array, Array]:
+    """Return matrices whose product, left times right', is (1 - s)(|q|² + |x|²) - 2q'x: a bound of |q - x|² from below.
+
+    The sum has one term more than that of `operand`, so its error is at most (2d + 7)u(|q|² + |x|²).
+    """
+    return left_operand(Q, q, dtype), right_operand(X, x, dtype)
+
+
+def left_operand(Q: Array, squares: Array, dtype: Any) -> Array:
+    """Return [q, 1, (1 - s)|q|²], given the rows and their squared norms."""
+    d = Q.shape[1]
+    out = np.empty((len(Q), d + 2), dtype=dtype)
+    out[:, :d], out[:, d], out[:, d + 1] = Q, 1, kept_share(d, dtype) * squares
+    return out
+
+
+def right_operand(X: Array, squares: Array, dtype: Any) -> Array:
+    """Return [-2x, (1 - s)|x|², 1], given the rows and their squared norms."""
+    d = X.shape[1]
+    out = np.empty((len(X), d + 2), dtype=dtype)
+    np.multiply(X, -2, out=out[:, :d], casting="same_kind")
+    out[:, d], out[:, d + 1] = kept_share(d, dtype) * squares, 1
+    return out
+
+
+# ------------------------------------------------------------------------------------------------------------ distances
+
+DENSE_SHARE = 1 / 16
+"""Above this share of nonzeros a dense product is faster than a sparse one (measured at 100 to 10,000 features)."""
+
+
+def pair_distances(X: Any, Q: Any, rows: Array, cols: Array) -> Array:
+    """Return |Q[rows] - X[cols]|: the definition of a distance for every search on real numbers.
+
+    The sum over features runs in an order that depends on d (or on the nonzeros of the pair), never on the block, so
+    equal pairs of rows have equal distances wherever they are stored.
+    """
+    out = np.empty(rows.size)
+    (_sparse_squares if is_sparse(X) else _dense_squares)(X, Q, rows, cols, out)
+    return np.sqrt(out, out=out)
+
+
+def _sparse_squares(X: Any, Q: Any, rows: Array, cols: Array, out: Array) -> None:
+    for part in row_blocks(rows.size, 4 + 4 * X.nnz // X.shape[0], share=8):
+        apart = Q[rows[part]].astype(np.float64) - X[cols[part]].astype(np.float64)
+        out[part] = np.asarray(apart.multiply(apart).sum(axis=1)).ravel()
+
+
+def _dense_squares(X: Array, Q: Array, rows: Array, cols: Array, out: Array) -> None:
+    d = X.shape[1]
+    # An eighth of a tile stays in the cache between the passes over the differences.
+    size = max(1, min(rows.size, TILE_BYTES // 8 // (8 * d)))
+    # One buffer for all parts: in a dask worker malloc returns freed memory to the system, and maps it anew each time.
+    left, right = np.empty((size, d), dtype=Q.dtype), np.empty((size, d), dtype=X.dtype)
+    apart = left if Q.dtype == np.float64 else np.empty((size, d))
+    for start in range(0, rows.size, size):
+        i, j = rows[start : start + size], cols[start : start + size]
+        k = len(i)
+        # The indices are valid; with mode="raise" take would write to a temporary array first.
+        np.take(Q, i, axis=0, out=left[:k], mode="clip")
+        np.take(X, j, axis=0, out=right[:k], mode="clip")
+        np.subtract(left[:k], right[:k], dtype=np.float64, out=apart[:k])
+        # Not einsum: beyond 8192 features it splits a sum where its buffer happens to end.
+        np.vecdot(apart[:k], apart[:k], out=out[start : start + k])
+
+
+def squared_norms(X: Any, centre: Array) -> Array:
+    """Return |x - centre|² of every row; of CSR rows |x|²."""
+    if is_sparse(X):
+        X = X.astype(np.float64)
+        return np.asarray(X.multiply(X).sum(axis=1)).ravel()
+    out = np.empty(X.shape[0])
+    for part in row_blocks(X.shape[0], X.shape[1]):
+        block = X[part] - centre
+        out[part] = np.vecdot(block, block)
+    return out
+
+
+def largest(X: Any) -> float:
+    """Return max |X| without a temporary array."""
+    values = X.data if is_sparse(X) else X
+    return float(max(values.max(), -values.min())) if values.size else 0.0
+
+
+def multiplies_dense(X: Any) -> bool:
+    """Return whether tiles of distances are computed by dense products."""
+    return not is_sparse(X) or bool(X.nnz > DENSE_SHARE * X.shape[0] * X.shape[1])
+
+
+def is_whole(X: Any) -> bool:
+    """Return whether all entries are whole numbers."""
+    return _all_entries(X, lambda part: np.rint(part) == part)
+
+
+def is_binary(X: Any) -> bool:
+    """Return whether all entries are zeros and ones."""
+    return _all_entries(X, lambda part: (part == 0) | (part == 1))
+
+
+def _all_entries(X: Any, test: Any) -> bool:
+    values = X.data[:, None] if is_sparse(X) else X
+    return all(bool(test(values[part]).all()) for part in row_blocks(values.shape[0], values.shape[1]))
+
+
+# ------------------------------------------------------------------------------------------------------- largest scores
+
+COPIES = 4
+"""Arrays of the scores that exist at the same time: their negation, its partition, and temporaries of the kernel."""
+SCORES = 2**22
+"""Scores that are computed at once: 32 MB."""
+
+
+def largest_scores(block: Callable[[slice], Array], n: int, queries: int, k: int) -> tuple[Array, Array]:
+    """Return the k largest scores of each query, largest first: indices and scores; ties go to the smaller index.
+
+    Parameters
+    ----------
+    block : callable
+        ``block(part)`` returns the (len(part), n) scores of a slice of the queries.
+    """
+    indices, scores = np.empty((queries, k), dtype=np.int64), np.empty((queries, k))
+    at_once = block_bytes(8 * COPIES * SCORES) // (8 * COPIES)
+    for part in blocks(queries, 1, max(1, at_once // max(n, 1))):
+        S = np.asarray(block(part), dtype=np.float64)
+        least = -np.partition(-S, k - 1, axis=1)[:, k - 1]
+        for query, row in zip(range(part.start, part.stop), S, strict=True):
+            near = np.flatnonzero(row >= least[query - part.start])
+            order = near[np.argsort(-row[near], kind="stable")[:k]]
+            indices[query], scores[query] = order, row[order]
+    return indices, scores

@@ -3,23 +3,38 @@
 A row container is a dense 2-d float array, a CSR matrix, a 1-d object array (strings, or what a kernel takes) or a dask
 array of any of these.  Code outside this package treats all of them alike.
 
-Files: `containers` recognises rows, `checking` validates them, `moving` selects and transfers them, `mapping` applies
-functions to them, `threads` does so on the cores of this machine, `memory` has the budget, `digests` hashes content,
-`pairs` has statistics over pairs of rows, `pulse` reports progress inside long passes.  What runs on dask is in
-`metricforge.distributed`, which is imported where rows are found to be dask.
+Files: `containers` recognises rows and hashes content, `checking` validates rows, `mapping` applies functions to them,
+`threads` uses the cores of this machine, `memory` has the budget.  What runs on dask is in `metricforge.distributed`,
+which is imported where rows are found to be dask.
 """
 
 from __future__ import annotations
 
 from .checking import as_objects, as_strings, as_vectors, check_widths, holds_strings
-from .containers import Array, as_float64, bytes_of, column_names, count, float_dtype, is_dask, is_sparse, quiet, width
-from .digests import ComparedByContent, digest
+from .containers import (
+    Array,
+    ComparedByContent,
+    as_float64,
+    bytes_of,
+    column_names,
+    count,
+    digest,
+    float_dtype,
+    is_dask,
+    is_sparse,
+    quiet,
+    width,
+)
 from .mapping import (
     BLOCK_BYTES,
+    beat,
     block_bytes,
     blocks,
     column_range,
+    draw,
     fold,
+    gathered,
+    listening,
     map_paired,
     map_pairs,
     map_relations,
@@ -27,11 +42,11 @@ from .mapping import (
     map_taken,
     mirror,
     moments,
+    stack,
+    take,
     wide_blocks,
 )
 from .memory import check_memory, hold, memory_budget, parse_bytes, show_bytes
-from .moving import draw, gathered, stack, take
-from .pulse import beat, listening
 
 __all__ = [
     "BLOCK_BYTES",

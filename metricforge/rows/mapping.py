@@ -1,19 +1,23 @@
-"""Apply a function to rows: in memory a block at a time, on dask a chunk per task.
+"""Apply a function to rows: in memory a block at a time, on dask a chunk per task; select rows.
 
 Every function here takes all row containers.  The function applied sees plain NumPy or CSR blocks only.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from ..errors import InputError
+from ..validation import generator
 from .containers import Array, count, is_dask, is_sparse, quiet, width
 from .memory import check_memory, requested_budget
-from .moving import gathered, take
-from .pulse import beat
 
 BLOCK_BYTES = 64 * 2**20
 """Memory that one block of a blocked loop may allocate; large enough for GEMM to run at full speed."""
@@ -298,3 +302,122 @@ def _joined_moments(parts: list[tuple[int, Array, Array]]) -> tuple[int, Array, 
         mean = mean + shift * (n / (total + n))
         total += n
     return total, mean, squares
+
+
+# ------------------------------------------------------------------------------------------ progress inside long passes
+
+INTERVAL = 0.5
+"""Seconds between two signs, at the least."""
+
+
+@dataclass(eq=False)
+class _Listener:
+    call: Callable[[int, int], None]
+    last: float
+
+
+_listener: ContextVar[_Listener | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def listening(call: Callable[[int, int], None]) -> Iterator[None]:
+    """Call ``call(done, total)`` about twice a second while blocks of rows are worked through inside the block."""
+    token = _listener.set(_Listener(call, time.monotonic()))
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+
+
+def beat(done: int, total: int) -> None:
+    """Report that ``done`` of ``total`` equal parts of a pass are finished; cheap enough for every block."""
+    listener = _listener.get()
+    if listener is None:
+        return
+    now = time.monotonic()
+    if now - listener.last >= INTERVAL:
+        listener.last = now
+        listener.call(done, total)
+
+
+# -------------------------------------------------------------------------------------------------------- selected rows
+
+MANY_ROWS = 10**6
+"""From this many rows on, drawing up to half of them makes no array of as many numbers."""
+
+
+def draw(n: int, size: int, seed: int) -> Array:
+    """Return ``min(n, size)`` distinct row numbers, sorted; they depend on n, size and seed only."""
+    if size >= n:
+        return np.arange(n)
+    rng = generator(seed)
+    if n < MANY_ROWS or 2 * size > n or 50 * size < n:
+        return np.sort(rng.choice(n, size=size, replace=False))
+    # to choose n/50 numbers or more, numpy shuffles all n of them
+    found = np.unique(rng.integers(n, size=size))
+    while len(found) < size:
+        found = np.union1d(found, rng.integers(n, size=size // 8 + 8))
+    return np.delete(found, rng.choice(len(found), size=len(found) - size, replace=False))
+
+
+def take(X: Any, index: Array) -> Any:
+    """Return the rows ``X[index]`` in memory; of a dask array only the chunks that contain them are computed."""
+    if not is_dask(X):
+        return X[index]
+    from ..distributed import chunks, cluster
+
+    index = np.asarray(index)
+    if (index[1:] >= index[:-1]).all():
+        return cluster.compute(chunks.selected(X, index))[0]
+    order = np.argsort(index, kind="stable")
+    (sorted_rows,) = cluster.compute(chunks.selected(X, index[order]))
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
+    return sorted_rows[back]
+
+
+def stack(X: Any, Y: Any) -> Any:
+    """Return the rows of X followed by the rows of Y."""
+    if is_dask(X) or is_dask(Y):
+        from ..distributed.chunks import concatenated
+
+        return concatenated([X, Y])
+    if is_sparse(X) or is_sparse(Y):
+        from scipy import sparse
+
+        try:
+            return sparse.vstack([X, Y], format="csr")
+        except ValueError as error:
+            raise InputError(f"X has rows of another kind than the metric ({error}); give rows like those") from None
+    return np.concatenate([X, Y], axis=0)
+
+
+def gathered(X: Any) -> Any:
+    """Return rows or results in memory: a dask array computed, anything else unchanged."""
+    if not is_dask(X):
+        return X
+    from ..distributed import cluster
+
+    return cluster.compute(X)[0]
+
+
+# -------------------------------------------------------------------------------------------------------- pairs of rows
+
+MEDIAN_ROWS = 1024
+"""Rows to draw for a median over pairs: half a million pairs determine it to a fraction of a per cent."""
+
+
+def pair_values(D: Array) -> Array:
+    """Return the entries D_ij with i < j of a symmetric matrix as float64: one value per pair of two different rows."""
+    n = len(D)
+    values = np.empty(n * (n - 1) // 2)
+    end = 0
+    for i in range(n - 1):  # np.triu_indices would take three times the memory of D
+        start, end = end, end + n - 1 - i
+        values[start:end] = D[i, i + 1 :]
+    return values
+
+
+def median_of_pairs(D: Array) -> float:
+    """Return the median of the entries D_ij with i < j of a symmetric matrix."""
+    return float(np.median(pair_values(D)))

@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from .containers import Array, count, is_dask
-from .mapping import blocks, fold, map_rows
-from .moving import gathered
+from .mapping import blocks, fold, gathered, map_rows
 
 CHUNK_ROWS = 2048
 """Rows of a chunk in memory: enough work for a thread, small results."""

@@ -9,7 +9,7 @@ import numpy as np
 from ..errors import InputError
 from ..kernels import squared_euclidean
 from ..rows import Array, draw, quiet
-from ..rows.pairs import pair_values
+from ..rows.mapping import pair_values
 from ..validation import rows_of_numbers
 
 NEAR, FAR = 0.1, 100.0

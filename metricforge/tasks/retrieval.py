@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..constraints.relevance import check_grades, check_relevance, listed_rows
 from ..errors import InputError
 from ..kernels import Kernel
-from ..neighbors.largest import largest
+from ..neighbors.scanning import largest_scores
 from ..rows import count, is_dask, take
 from ..validation import generator, number, one_of, whole_number
 from .scores import kernel_of
@@ -123,7 +123,7 @@ def ranked(kernel: Kernel, X: Any, queries: Array, documents: Array, k: int, *, 
         S[queries[part][:, None] == documents[None]] = -np.inf
         return S
 
-    return np.asarray(documents[largest(block, len(documents), len(queries), k)[0]])
+    return np.asarray(documents[largest_scores(block, len(documents), len(queries), k)[0]])
 
 
 def hard_negatives(

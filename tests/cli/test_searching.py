@@ -55,7 +55,7 @@ def test_few_rows_are_compared_with_all(told):
 @pytest.mark.usefixtures("many")
 def test_many_rows_are_searched_by_cells_and_the_shell_says_so(told, monkeypatch):
     exact, _ = told("neighbors", "t.metric", "t.csv", "-k", "5", "--id", "name", "--exclude-self")
-    monkeypatch.setattr("metricforge.neighbors.choice.CELLS_SECONDS", 0.0)
+    monkeypatch.setattr("metricforge.neighbors.api.CELLS_SECONDS", 0.0)
     words = ["neighbors", "t.metric", "t.csv", "-k", "5", "--id", "name", "--exclude-self"]
     found, said = told(*words, "--recall", "0.8")
     assert 0.75 < found["recall"] < 1
@@ -72,7 +72,7 @@ def test_many_rows_are_searched_by_cells_and_the_shell_says_so(told, monkeypatch
 @pytest.mark.usefixtures("many")
 def test_classes_by_cells_are_nearly_those_by_all_pairs(told, monkeypatch):
     exact, _ = told("classify", "t.metric", "t.csv")
-    monkeypatch.setattr("metricforge.neighbors.choice.CELLS_SECONDS", 0.0)
+    monkeypatch.setattr("metricforge.neighbors.api.CELLS_SECONDS", 0.0)
     found, said = told("classify", "t.metric", "t.csv", "--recall", "0.8")
     assert "approximate: about 8" in said
     assert np.mean(np.array(found["class"]) == np.array(exact["class"])) > 0.97

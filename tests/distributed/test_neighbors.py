@@ -12,7 +12,7 @@ from metricforge_cases.neighbors import (
 from metricforge import neighbors
 from metricforge.distributed import neighbors as chunks
 from metricforge.errors import InputError
-from metricforge.neighbors import choice
+from metricforge.neighbors import api as choice
 
 
 @pytest.mark.parametrize("step", [3, 40, 100])

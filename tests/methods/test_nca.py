@@ -14,7 +14,7 @@ from sklearn.neighbors import NeighborhoodComponentsAnalysis
 import metricforge as mf
 from metricforge.errors import InputError
 from metricforge.kernels import RBF
-from metricforge.rows import pulse
+from metricforge.rows import mapping
 
 
 def data(n=90, d=4, seed=0):
@@ -134,7 +134,7 @@ def test_every_value_of_a_line_search_is_a_sign_of_progress(plugged, monkeypatch
 
     run = Softmax.listed
     monkeypatch.setattr(Softmax, "listed", listed)
-    monkeypatch.setattr(pulse, "INTERVAL", 0.0)
+    monkeypatch.setattr(mapping, "INTERVAL", 0.0)
     with plugged(step=lambda event: happened.append("event")):
         mf.learn(X, y, method="nca")
     values = [i for i, what in enumerate(happened) if what == "value"]
@@ -151,8 +151,8 @@ def test_passes_over_listed_neighbours_show_progress(monkeypatch):
     f, G = softmax.listed(L)
     heard = []
     monkeypatch.setattr(objective, "LISTED", 8 * 10 * 4 * 20)  # blocks of 20 rows
-    monkeypatch.setattr(pulse, "INTERVAL", 0.0)
-    with pulse.listening(lambda done, total: heard.append(done)):
+    monkeypatch.setattr(mapping, "INTERVAL", 0.0)
+    with mapping.listening(lambda done, total: heard.append(done)):
         again, H = softmax.listed(L)
     assert heard == [20, 40, 60, 80, 90]
     assert again == pytest.approx(f, rel=1e-12)

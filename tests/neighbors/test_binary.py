@@ -13,7 +13,7 @@ from scipy import sparse
 
 from metricforge import neighbors
 from metricforge.errors import InputError
-from metricforge.neighbors import choice
+from metricforge.neighbors import api as choice
 
 
 @pytest.mark.parametrize("with_queries", [False, True])

@@ -39,8 +39,8 @@ def test_auto_is_exact_where_all_neighbors_are_asked_for():
 
 
 def test_auto_for_many_binary_and_sparse_rows(monkeypatch):
-    monkeypatch.setattr(neighbors.choice, "CELLS_SECONDS", 1e-4)
-    monkeypatch.setattr(neighbors.choice, "HAMMING_SECONDS", 1e-4)
+    monkeypatch.setattr(neighbors.api, "CELLS_SECONDS", 1e-4)
+    monkeypatch.setattr(neighbors.api, "HAMMING_SECONDS", 1e-4)
     X = sparse.random_array((3000, 80), density=0.02, rng=0, format="csr")
     ones = X.astype(bool).astype(float)
     assert neighbors.choose(ones, ones, True) == "cells"

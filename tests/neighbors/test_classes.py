@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metricforge.neighbors import classes, nearest_by_class, other_classes_within
+from metricforge.neighbors import graphs, nearest_by_class, other_classes_within
 
 
 def by_hand(Z, codes, query, k, *, same):
@@ -57,7 +57,7 @@ def test_rows_of_other_classes_within_a_radius(n, unit, rng):
 
 
 def test_blocks_in_which_some_rows_ask_for_nothing_are_searched(rng, monkeypatch):
-    monkeypatch.setattr(classes, "BLOCK", 4)
+    monkeypatch.setattr(graphs, "BLOCK", 4)
     Z, codes = rng.normal(size=(24, 2)), np.arange(24) % 2
     radius = np.where(np.isin(np.arange(24), [7, 13]), 9.0, -1.0)
     parts = [np.column_stack(part[:2]) for part in other_classes_within(Z, codes, radius)]

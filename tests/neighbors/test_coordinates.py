@@ -8,8 +8,8 @@ import pytest
 from scipy import sparse
 
 from metricforge import neighbors
-from metricforge.neighbors import coordinates, partition
-from metricforge.neighbors.binary import packed_rows, unpacked
+from metricforge.neighbors import partition
+from metricforge.neighbors.exhaustive import packed_rows, unpacked
 from metricforge.neighbors.probing import probe
 
 N = 5000
@@ -91,8 +91,8 @@ def test_packed_rows_are_unpacked():
 
 def test_a_sketch_preserves_squared_distances_on_average():
     X = sparse_rows(200, 3000, 0.02)
-    place = coordinates.coordinates(3000, sparse=True, binary=False, seed=0)
+    place = partition.coordinates(3000, sparse=True, binary=False, seed=0)
     Z, dense = place(X), X.toarray()
-    assert Z.shape == (200, coordinates.SKETCHED)
+    assert Z.shape == (200, partition.SKETCHED)
     ratio = np.sum((Z[:100] - Z[100:]) ** 2) / np.sum((dense[:100] - dense[100:]) ** 2)
     assert 0.9 < ratio < 1.1

@@ -24,7 +24,7 @@ from scipy import sparse
 
 from metricforge import neighbors
 from metricforge.errors import InputError
-from metricforge.neighbors import exhaustive, tiles
+from metricforge.neighbors import exhaustive, scanning
 
 
 @pytest.mark.parametrize("with_queries", [False, True])
@@ -35,7 +35,7 @@ def test_exact_searches_agree_with_a_naive_sort(run, make, dtype, with_queries, 
     X = make(rng, 160).astype(dtype)
     # queries that are rows of X must find themselves, and those that are not have ties of their own
     queries = np.concatenate([make(rng, 40).astype(dtype)[:30], X[::13]]) if with_queries else None
-    monkeypatch.setattr(tiles, "TILE_BYTES", 8 * 8000)
+    monkeypatch.setattr(scanning, "TILE_BYTES", 8 * 8000)
     for k in (1, 9, len(X) - 1):
         indices, distances = run(X, k, queries)
         expected = naive(X, X if queries is None else queries, k, exclude_self=queries is None)
@@ -70,7 +70,7 @@ def test_whole_rows_and_fractional_queries(rng):
 @pytest.mark.parametrize("share", [0.0, 2.0])
 @pytest.mark.parametrize("container", [sparse.csr_array, sparse.csr_matrix])
 def test_sparse_and_dense_products_find_the_same(share, container, rng, monkeypatch):
-    monkeypatch.setattr("metricforge.neighbors.distances.DENSE_SHARE", share)
+    monkeypatch.setattr("metricforge.neighbors.scanning.DENSE_SHARE", share)
     X, A = mostly_zero(rng, 200), mostly_zero(rng, 20)
     found = neighbors.search(container(X), 7, method="exact")
     np.testing.assert_array_equal(found[0], naive(X, X, 7, exclude_self=True)[0])
@@ -90,8 +90,8 @@ def test_tiles_do_not_change_a_bit(run, make, rng, monkeypatch):
     X = make(rng, 200)
     whole = run(X, 6, None)
     for numbers, queries in [(1500, 11), (4000, 1024), (10000, 64)]:
-        monkeypatch.setattr(tiles, "TILE_BYTES", 8 * numbers)
-        monkeypatch.setattr(tiles, "TILE_QUERIES", queries)
+        monkeypatch.setattr(scanning, "TILE_BYTES", 8 * numbers)
+        monkeypatch.setattr(scanning, "TILE_QUERIES", queries)
         found = run(X, 6, None)
         np.testing.assert_array_equal(found[0], whole[0])
         np.testing.assert_array_equal(found[1], whole[1])
@@ -124,8 +124,8 @@ def test_exact_measures_few_pairs_anew(order, rng, monkeypatch):
     if order == "sorted":
         X = X[np.argsort(X.sum(axis=1))]
     measured = count_pairs(monkeypatch)
-    monkeypatch.setattr(tiles, "TILE_BYTES", 8 * 125 * 125)
-    monkeypatch.setattr(tiles, "TILE_QUERIES", 125)
+    monkeypatch.setattr(scanning, "TILE_BYTES", 8 * 125 * 125)
+    monkeypatch.setattr(scanning, "TILE_QUERIES", 125)
     dense_exact(X, 5, None)
     # Each of the 12 tiles may add 2k candidates a query, and k to lower its bound; a naive search measures 1500.
     assert 1500 * 5 <= sum(measured) <= 1500 * 12 * 3 * 5
@@ -134,7 +134,7 @@ def test_exact_measures_few_pairs_anew(order, rng, monkeypatch):
 def test_duplicates_end_the_scan_early(monkeypatch):
     X = np.full((3000, 4), 0.3)
     measured = count_pairs(monkeypatch)
-    monkeypatch.setattr(tiles, "TILE_BYTES", 8 * 128 * 128)
+    monkeypatch.setattr(scanning, "TILE_BYTES", 8 * 128 * 128)
     dense_exact(X, 5, None)
     assert sum(measured) < 3000 * 300
 
@@ -165,10 +165,10 @@ def test_canonical_form_is_made_on_a_copy():
 def test_lists_are_the_same_to_the_last_bit_whatever_part_of_a_tile_products_fill(monkeypatch):
     X = np.random.default_rng(0).normal(size=(3000, 16))
     shapes, found = [], []
-    shape = tiles.tile_shape
-    monkeypatch.setattr(tiles, "tile_shape", lambda *args: shapes.append(shape(*args)) or shapes[-1])
-    for share in (1, tiles.SINGLE_SHARE, 64):
-        monkeypatch.setattr(tiles, "SINGLE_SHARE", share)
+    shape = scanning.tile_shape
+    monkeypatch.setattr(scanning, "tile_shape", lambda *args: shapes.append(shape(*args)) or shapes[-1])
+    for share in (1, scanning.SINGLE_SHARE, 64):
+        monkeypatch.setattr(scanning, "SINGLE_SHARE", share)
         found.append(neighbors.search(X, 10, method="exact"))
     assert len(set(shapes)) == 3
     for indices, distances in found[1:]:

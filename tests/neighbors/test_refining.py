@@ -12,7 +12,7 @@ import pytest
 from metricforge import neighbors
 from metricforge.distributed import hops as hop_chunks
 from metricforge.distributed import neighbors as shards
-from metricforge.neighbors import approximate, hops, refining
+from metricforge.neighbors import approximate, loops
 from metricforge.neighbors.contract import HopLists
 
 
@@ -32,8 +32,8 @@ def passes(monkeypatch):
         done.append(1)
         return run(*args)
 
-    run = hops.one_pass
-    monkeypatch.setattr(hops, "one_pass", counted)
+    run = loops.one_pass
+    monkeypatch.setattr(loops, "one_pass", counted)
     return done
 
 
@@ -53,8 +53,8 @@ def lists_of(X, k, seed=0):
 def test_a_pass_finds_the_nearest_among_neighbours_of_neighbours(rng):
     X = rng.standard_normal((80, 3)).astype(np.float32)
     before = lists_of(X, 4)
-    who, fresh = hops.listing_rows(before, 0, 80, 2)
-    after = hops.one_pass(X, before, (who, fresh))
+    who, fresh = loops.listing_rows(before, 0, 80, 2)
+    after = loops.one_pass(X, before, (who, fresh))
     for i in range(80):
         # the rows that list i, by their place for it, then by number
         listing = [z for place in range(4) for z in np.flatnonzero(before.positions[:, place] == i)][:2]
@@ -71,7 +71,7 @@ def test_old_entries_of_old_neighbours_are_not_compared_again(rng):
     before = lists_of(X, 5)
     old = before._replace(fresh=np.zeros_like(before.fresh))
     nobody = np.full((60, 0), -1, dtype=np.int32), np.zeros((60, 0), dtype=bool)
-    np.testing.assert_array_equal(hops.one_pass(X, old, nobody).positions, before.positions)
+    np.testing.assert_array_equal(loops.one_pass(X, old, nobody).positions, before.positions)
 
 
 def test_passes_reach_the_recall_asked_for(passes):
@@ -132,7 +132,7 @@ def test_the_client_does_not_load_the_compiler():
 def test_more_cells_are_searched_where_passes_fail(chunks, monkeypatch):
     X = overlapping()
     rows = X if chunks is None else da.from_array(X, chunks=(chunks, -1))
-    monkeypatch.setattr(refining, "LEAST_GAIN", 1.0)
+    monkeypatch.setattr(approximate, "LEAST_GAIN", 1.0)
     lists, estimate = neighbors.search_with_recall(rows, 10, method="cells")
     indices = np.asarray(lists[0])
     assert estimate > 0.94
@@ -141,12 +141,12 @@ def test_more_cells_are_searched_where_passes_fail(chunks, monkeypatch):
 
 def test_lists_become_wider_on_rows_without_structure(passes, rng, monkeypatch):
     X = rng.standard_normal((16_000, 24)).astype(np.float32)
-    monkeypatch.setattr(refining, "MOST_CELLS", 2)
+    monkeypatch.setattr(approximate, "MOST_CELLS", 2)
     monkeypatch.setattr(approximate, "MOST_CELLS", 2)
     widths = []
-    monkeypatch.setattr(refining.Sample, "next_width", _noted(refining.Sample.next_width, widths))
+    monkeypatch.setattr(approximate.Sample, "next_width", _noted(approximate.Sample.next_width, widths))
     wanted, recall = neighbors.search_with_recall(X, 10, method="cells", recall=0.9)
-    assert widths[-1] == 2 * refining.list_width(10)
+    assert widths[-1] == 2 * approximate.list_width(10)
     assert 0.88 < recall < 1
     assert neighbors.recall(wanted[0], X, sample=400, seed=3) > 0.88
     found, estimate = neighbors.search_with_recall(da.from_array(X, chunks=(6000, -1)), 10, method="cells", recall=0.9)
@@ -160,12 +160,12 @@ def test_the_first_pass_over_wider_lists_is_not_the_last(rng, monkeypatch):
     cells = approximate.learn_cells(X[:2000], 40, 0)
     home, chosen = cells.nearest(X, 1)[:, 0], np.arange(0, 16_000, 40)
     furthest = neighbors.search(X, 10, queries=X[chosen], method="exact")[1][:, -1]
-    sample = refining.Sample(chosen, furthest, 9, 0.97)
-    monkeypatch.setattr(refining, "LEAST_GAIN", 0.02)  # more than that pass adds
+    sample = approximate.Sample(chosen, furthest, 9, 0.97)
+    monkeypatch.setattr(approximate, "LEAST_GAIN", 0.02)  # more than that pass adds
     widths = []
-    monkeypatch.setattr(refining.Sample, "next_width", _noted(refining.Sample.next_width, widths))
-    refining.refined(X, cells, home, 8, refining.list_width(9), sample)
-    assert widths.count(2 * refining.list_width(9)) >= 2
+    monkeypatch.setattr(approximate.Sample, "next_width", _noted(approximate.Sample.next_width, widths))
+    approximate.refined(X, cells, home, 8, approximate.list_width(9), sample)
+    assert widths.count(2 * approximate.list_width(9)) >= 2
 
 
 def _noted(run, results):
@@ -188,14 +188,14 @@ def _noted(run, results):
     ],
 )
 def test_the_width_of_the_next_pass(wide, recall, before, expected):
-    sample = refining.Sample(np.arange(4), np.ones(4), 20, 0.95)
+    sample = approximate.Sample(np.arange(4), np.ones(4), 20, 0.95)
     assert sample.next_width(wide, recall, before) == expected
 
 
 def test_what_short_lists_refused_may_enter_wider_ones(rng):
     X = rng.standard_normal((80, 3)).astype(np.float32)
-    wide = hops.widened(lists_of(X, 4)._replace(fresh=np.zeros((80, 4), dtype=bool)), 6)
-    after = hops.one_pass(X, wide, hops.listing_rows(wide, 0, 80, 2))
+    wide = loops.widened(lists_of(X, 4)._replace(fresh=np.zeros((80, 4), dtype=bool)), 6)
+    after = loops.one_pass(X, wide, loops.listing_rows(wide, 0, 80, 2))
     assert (after.positions >= 0).all()
     assert (np.diff(after.squares, axis=1) >= 0).all()
     np.testing.assert_array_equal(wide.positions[:, 4:], -1)
@@ -203,7 +203,7 @@ def test_what_short_lists_refused_may_enter_wider_ones(rng):
 
 def test_rows_that_float32_does_not_hold_are_left_to_the_cells(passes):
     X = 1e25 * overlapping(n=14_000)
-    found = refining.refined(X, *_cells(X))
+    found = approximate.refined(X, *_cells(X))
     assert found is None
     assert not passes
 
@@ -211,11 +211,11 @@ def test_rows_that_float32_does_not_hold_are_left_to_the_cells(passes):
 def _cells(X):
     cells = approximate.learn_cells(X[:2000], 40, 0)
     home = cells.nearest(X, 1)[:, 0]
-    return cells, home, 8, 16, refining.Sample(np.arange(3), np.ones(3), 5, 0.9)
+    return cells, home, 8, 16, approximate.Sample(np.arange(3), np.ones(3), 5, 0.9)
 
 
 def test_what_a_sample_has_reached():
-    sample = refining.Sample(np.arange(4), np.array([1.0, 1.0, 2.0, 2.0]), 2, 0.95)
+    sample = approximate.Sample(np.arange(4), np.array([1.0, 1.0, 2.0, 2.0]), 2, 0.95)
     shares = sample.shares(np.array([[0.5, 1.0, 1.0], [0.1, 0.2, 9.0], [1.0, 3.0, 4.0], [1.0, 2.0, 2.0]]))
     np.testing.assert_array_equal(shares, [1, 1, 0.5, 1])
     assert sample.reached(shares)  # the first half

@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from metricforge import neighbors
 from metricforge.errors import InputError
-from metricforge.neighbors import tiles
+from metricforge.neighbors import scanning
 
 
 def test_search_blocks_asks_bounded_blocks_once_and_writes_to_none(rng):
@@ -39,7 +39,7 @@ def test_search_blocks_asks_bounded_blocks_once_and_writes_to_none(rng):
 @settings(max_examples=60)
 def test_search_blocks_breaks_every_tie_by_index(D, k, tile_bytes):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiles, "TILE_BYTES", tile_bytes)
+        patch.setattr(scanning, "TILE_BYTES", tile_bytes)
         indices, _ = neighbors.search_blocks(lambda q0, q1, c0, c1: D[q0:q1, c0:c1], 15, 12, k)
     np.testing.assert_array_equal(indices, np.argsort(D, axis=1, kind="stable")[:, :k])
 

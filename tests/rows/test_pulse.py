@@ -13,7 +13,7 @@ from metricforge import rows as _rows
 from metricforge.kernels import RBF, Linear, Standardized
 from metricforge.neighbors import partition
 from metricforge.registry import hookimpl
-from metricforge.rows import pulse
+from metricforge.rows import mapping
 from metricforge.space import choose_landmarks
 
 
@@ -21,7 +21,7 @@ from metricforge.space import choose_landmarks
 def clock(monkeypatch):
     """A clock that advances by a second whenever it is read."""
     now = iter(range(10**9))
-    monkeypatch.setattr(pulse.time, "monotonic", lambda: float(next(now)))
+    monkeypatch.setattr(mapping.time, "monotonic", lambda: float(next(now)))
 
 
 def test_blocks_report_what_is_done(clock):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from metricforge import Chunklets, Metric, datasets, learn, plotting
 from metricforge.kernels import RBF, Kernel, Linear, Spectrum
-from metricforge.rows.pairs import median_of_pairs
+from metricforge.rows.mapping import median_of_pairs
 from metricforge.tasks import constrained_kmeans
 
 from .appending import equation_10, recompute, timed_appends, typical

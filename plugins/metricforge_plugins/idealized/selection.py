@@ -12,7 +12,7 @@ from metricforge.constraints.indices import all_pairs, keyed_pairs, pair_keys
 from metricforge.kernels import squared_euclidean
 from metricforge.neighbors import nearest_by_class
 from metricforge.rows import draw
-from metricforge.rows.pairs import MEDIAN_ROWS, median_of_pairs
+from metricforge.rows.mapping import MEDIAN_ROWS, median_of_pairs
 from metricforge.space import check_memory
 from metricforge.validation import number_or, whole_number_or
 
