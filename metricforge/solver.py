@@ -16,7 +16,7 @@ from .constraints import Constraint
 from .errors import InputError, NotAcceptedError, NotUpdatableError, SolverError
 from .kernels import Kernel
 from .rows import Array, count, draw, is_dask, is_sparse, quiet, take
-from .space import Size, Space, rows_seconds, space_bytes, space_seconds
+from .space import Size, Space, Terms, evaluate, rows_seconds, space_bytes, space_seconds
 from .validation import one_of
 
 MEASURED_ROWS = 100
@@ -353,14 +353,16 @@ class Method:
     rank : "exact" or int, optional
         What ``rank="auto"`` means for this method on kernels without explicit features; default: as in
         `metricforge.space.represent`.
-    cost : callable, optional
-        The forecast CPU seconds of a whole fit with default options, as a function of its `metricforge.space.Size`;
-        ``rank="auto"`` is the largest rank whose forecast is within the budget.  It must depend on nothing else, and
-        must not decrease in ``m``.  Default: what the features of all rows cost.
-    memory : callable, optional
-        The forecast of the peak memory of a fit with default options in bytes, as a function of its `Size`: the
-        representation included, where the solver asks for features, blocks of rows not.  A fit on rows in memory that
-        would exceed the memory budget is refused.  Default: that of the representation.
+    cost : dict or callable, optional
+        The forecast CPU time of a fit with default options; ``rank="auto"`` is the largest rank whose forecast is
+        within the budget.  A dict has nanoseconds by products of sizes, for instance ``{"pmm": 8, "": 5e6}`` for
+        8 p m² + 5·10⁶ with p relations and m features, and n rows of d columns, beside what the features of all rows
+        cost.  A callable takes a `metricforge.space.Size` and returns the seconds of the whole fit; it must depend on
+        nothing else, and must not decrease in ``m``.  Default: what the features cost.
+    memory : dict or callable, optional
+        The forecast of the peak memory of a fit with default options in bytes, blocks of rows not included.  A dict is
+        as above, and the forecast is at least that of the features; a callable returns the whole.  A fit on rows in
+        memory that would exceed the memory budget is refused.  Default: that of the features.
     explicit_columns : int, optional
         The widest explicit features that ``rank="auto"`` passes to the solver; default 1000.
     scale_free : bool or callable
@@ -382,8 +384,8 @@ class Method:
     order: int | None = None
     settings: Sequence[Mapping[str, Any]] = field(default=(), hash=False)
     rank: str | int | None = None
-    cost: Callable[[Size], float] | None = None
-    memory: Callable[[Size], float] | None = None
+    cost: Terms | Callable[[Size], float] = field(default_factory=dict, hash=False)
+    memory: Terms | Callable[[Size], float] = field(default_factory=dict, hash=False)
     explicit_columns: int | None = None
     scale_free: bool | Callable[[Kernel, Solver], bool] = False
     baseline: bool = False
@@ -393,6 +395,12 @@ class Method:
 
     def __post_init__(self) -> None:
         one_of(self.ranks_by, "ranks_by", ("distance", "kernel"))
+        for name, terms in (("cost", self.cost), ("memory", self.memory)):
+            wrong = [term for term in (() if callable(terms) else terms) if set(term) - set("ndmp")]
+            if wrong:
+                raise InputError(
+                    f"{name} has the term {wrong[0]!r}; write products of n, d, m and p, for instance 'nmm'"
+                )
 
     @property
     def declared_uses(self) -> tuple[Use, ...]:
@@ -402,11 +410,13 @@ class Method:
 
     def forecast(self, size: Size) -> float:
         """Return the forecast CPU seconds of a fit of this size."""
-        return rows_seconds(size) + space_seconds(size) if self.cost is None else self.cost(size)
+        if callable(self.cost):
+            return self.cost(size)
+        return rows_seconds(size) + space_seconds(size) + 1e-9 * evaluate(self.cost, size)
 
     def peak(self, size: Size) -> int:
         """Return the forecast peak memory of a fit of this size in bytes."""
-        return int(space_bytes(size) if self.memory is None else self.memory(size))
+        return int(self.memory(size) if callable(self.memory) else max(space_bytes(size), evaluate(self.memory, size)))
 
     def ignores_scales(self, kernel: Kernel, solver: Solver) -> bool:
         """Return whether a fit with this kernel and solver does not depend on the scales of the columns."""

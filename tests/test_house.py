@@ -31,6 +31,8 @@ LAYERS = [
     ["space", "registry"],
     ["tables"],
     ["solver", "index", "adapters"],
+    ["solver", "index", "adapters", "distances"],
+    ["optimize"],
     ["serialization"],
     ["metric"],
     ["resolve"],
@@ -58,6 +60,21 @@ UPWARD = {
 }
 NUMERIC = {"errors", "validation", "rows", "psd", "eigen", "neighbors", "constraints", "kernels", "space", "solver"}
 NUMERIC |= {"distributed"}
+
+
+NUMERIC = {
+    "errors",
+    "validation",
+    "optimize",
+    "rows",
+    "psd",
+    "eigen",
+    "neighbors",
+    "constraints",
+    "kernels",
+    "space",
+    "solver",
+}
 # Files of a method's plugin that users call as they call learn(): they walk the same join, which knows the registry.
 DRIVERS = {"tune": {"fitting", "registry"}}
 # One file per heavy dependency; "room.file" in the core and in the plugins.

@@ -15,9 +15,11 @@ from ..rows import check_memory
 from .costs import (
     BUDGET,
     Size,
+    Terms,
     affordable,
     affordable_queries,
     affordable_steps,
+    evaluate,
     rows_seconds,
     space_bytes,
     space_seconds,
@@ -28,7 +30,7 @@ from .embeddings import embedding, principal_axes
 from .factors import add_transposed_product, check_start, feature_unit, start_factor
 from .landmarks import check_diagonal, choose_landmarks, landmark_map, pivoted_cholesky
 from .learned import ChangedKernel, FactoredKernel, LearnedKernel, OverFeatures
-from .maps import FeatureMap, Stacked, explicit_map, explicit_width, parts_of
+from .maps import FeatureMap, Stacked, compact, explicit_map, explicit_width, parts_of
 from .representation import Space, represent
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "Size",
     "Space",
     "Stacked",
+    "Terms",
     "add_transposed_product",
     "affordable",
     "affordable_queries",
@@ -51,8 +54,10 @@ __all__ = [
     "check_memory",
     "check_start",
     "choose_landmarks",
+    "compact",
     "contrast_weights",
     "embedding",
+    "evaluate",
     "explicit_map",
     "explicit_width",
     "feature_unit",

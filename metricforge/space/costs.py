@@ -7,7 +7,8 @@ that the same call learns the same metric everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +65,15 @@ class Size:
 
 Cost = Callable[[Size], float]
 """Returns the forecast CPU seconds of a whole fit."""
+
+
+Terms = Mapping[str, float]
+"""A forecast as data: coefficients of products of the sizes n, d, m and p, for instance {"pmm": 8} for 8 p m²."""
+
+
+def evaluate(terms: Terms, size: Size) -> float:
+    """Return the sum of the terms for a size."""
+    return sum(factor * math.prod(getattr(size, letter) for letter in term) for term, factor in terms.items())
 
 
 def rows_seconds(size: Size) -> float:

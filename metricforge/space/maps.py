@@ -219,3 +219,9 @@ def explicit_width(kernel: Kernel, X: Any) -> int | None:
 def explicit_map(kernel: Kernel, width: int) -> FeatureMap:
     """Return the map of a kernel that has explicit features."""
     return FeatureMap(kernel, None, None, width, exact=True)
+
+
+def compact(relations: Array) -> tuple[Array, Array]:
+    """Return the rows that occur in an array of row numbers, ascending, and the array with these numbered from 0."""
+    rows, position = np.unique(relations, return_inverse=True)
+    return rows, position.reshape(np.shape(relations))

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from metricforge.rows import blocks
+from metricforge.space import compact
 
 Array = NDArray[Any]
 
@@ -186,11 +187,11 @@ Differences = Dense | Graph
 
 def differences(Phi: Array, i: Array, j: Array) -> Differences:
     """Return the differences of the rows of Phi along pairs, in the cheaper representation."""
-    rows, place = np.unique(np.concatenate([i, j]), return_inverse=True)
+    rows, place = compact(np.stack([i, j]))
     n, N, p = len(rows), len(i), Phi.shape[1]
     if 8 * N * p <= DENSE_BYTES and (p <= NARROW or 2 * n >= N):
         return Dense(Phi[i] - Phi[j])
-    return Graph(Phi if n == len(Phi) else Phi[rows], *((i, j) if n == len(Phi) else (place[:N], place[N:])))
+    return Graph(Phi if n == len(Phi) else Phi[rows], *((i, j) if n == len(Phi) else place))
 
 
 @cache

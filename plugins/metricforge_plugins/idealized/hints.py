@@ -19,6 +19,7 @@ from metricforge.space import (
     DENSE_WIDTH,
     FeatureMap,
     LearnedKernel,
+    compact,
     contrast_weights,
     leading_eigenvectors,
     subspace_iteration,
@@ -216,8 +217,8 @@ def hints_of(problem: Problem, pairs: Pairs, *, blocks: bool = False) -> Hints:
 
     With ``blocks``, features that are many, and of which the program takes a part, are left out.
     """
-    rows, place = np.unique(np.concatenate([pairs.similar, pairs.dissimilar]), return_inverse=True)
-    similar, dissimilar = np.split(place.reshape(-1, 2), [len(pairs.similar)])
+    rows, positions = compact(np.concatenate([pairs.similar, pairs.dissimilar]))
+    similar, dissimilar = np.split(positions, [len(pairs.similar)])
     hints = Hints(rows, *_stacked(similar, dissimilar))
     map, m = problem.space.map, problem.space.map.columns
     kept = 8 * len(rows) * m <= KEPT_BYTES or _rows.is_dask(problem.rows) or map.landmarks is not None

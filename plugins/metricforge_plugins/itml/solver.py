@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,11 +9,12 @@ import numpy as np
 
 from metricforge import rows as _rows
 from metricforge.constraints import Constraint, Pairs
-from metricforge.errors import ConvergenceWarning, InputError
+from metricforge.errors import InputError
 from metricforge.kernels import Linear, Standardized
+from metricforge.optimize import Progress, conclude, minimize
 from metricforge.rows import Array
-from metricforge.solver import Certificate, Method, Problem, Solution, Solver, Status
-from metricforge.space import LearnedKernel, Size, affordable, check_memory, rows_seconds, space_bytes, space_seconds
+from metricforge.solver import Certificate, Method, Problem, Solution, Solver
+from metricforge.space import LearnedKernel, Size, affordable, check_memory, compact, rows_seconds, space_seconds
 from metricforge.validation import number, numbers, whole_number, whole_number_or
 
 from .dual import Dual
@@ -92,14 +92,8 @@ class ITML(Solver):
         newton = len(V) <= NEWTON
         solve = _newton if newton else _descend
         root, state = solve(dual, float(self.tol), int(self.max_iter), problem)
-        if not state.converged:
-            warnings.warn(
-                f"itml stopped after {state.n_iter} steps with a gap of {state.gap:.3g} for an objective of "
-                f"{state.upper:.3g}, above tol={self.tol:g}; raise max_iter or tol",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        limit = Status.ITERATION_LIMIT if state.n_iter >= self.max_iter else Status.STALLED
+        ended = f"after {state.n_iter} steps with a gap of {state.gap:.3g} for an objective of {state.upper:.3g}"
+        status = conclude("itml", state.within(self.tol, 1.0), state.n_iter >= self.max_iter, ended)
         outcome: dict[str, Any] = {
             "bounds": (near, far),
             "active": int(np.count_nonzero(dual.multiplier)),
@@ -114,7 +108,7 @@ class ITML(Solver):
             notes += (f'{used.size} of {given.size} pairs were drawn; n_pairs="all" takes them all',)
         return Solution(
             kernel=LearnedKernel.of_factor(problem.space.map, root),
-            status=Status.OPTIMAL if state.converged else limit,
+            status=status,
             objective=state.upper,
             certificate=Certificate("gap", state.gap, max(abs(state.upper), 1.0), DEFINITION),
             n_iter=state.n_iter,
@@ -159,11 +153,10 @@ def _drawn(pairs: Pairs, most: int, seed: int) -> Pairs:
 def _differences(problem: Problem, pairs: Pairs) -> tuple[Array, Array, int]:
     """Return v_t and s_t of the pairs, and how many pairs of identical rows were left out."""
     index = np.concatenate([pairs.similar, pairs.dissimilar])
-    used, place = np.unique(index, return_inverse=True)
+    used, positions = compact(index)
     Phi = problem.space.map.of_rows(problem.rows, used, gather=True)
     check_memory(16 * len(index) * Phi.shape[1], f"the differences of {len(index)} pairs", "give fewer pairs")
-    place = place.reshape(index.shape)
-    V = Phi[place[:, 0]] - Phi[place[:, 1]]
+    V = Phi[positions[:, 0]] - Phi[positions[:, 1]]
     sign = np.where(np.arange(len(index)) < len(pairs.similar), 1.0, -1.0)
     size = np.square(V).sum(axis=1)
     differ = size > 1e-20 * max(float(np.square(Phi).sum(axis=1).max()), 1e-300)
@@ -172,78 +165,43 @@ def _differences(problem: Problem, pairs: Pairs) -> tuple[Array, Array, int]:
     return np.ascontiguousarray(V[differ]), sign[differ], int(np.count_nonzero(~differ))
 
 
-@dataclass(eq=False)
-class State:
-    """The smallest primal and the largest dual value so far."""
-
-    upper: float = np.inf
-    lower: float = -np.inf
-    n_iter: int = 0
-    converged: bool = False
-    trace: tuple[tuple[float, float], ...] = ()
-
-    def record(self, lower: float, tol: float) -> None:
-        """Note a dual value, and whether the gap is within ``tol``."""
-        self.lower = max(self.lower, lower)
-        self.trace += ((self.upper, self.gap),)
-        self.converged = self.gap <= tol * max(abs(self.upper), 1.0)
-
-    @property
-    def gap(self) -> float:
-        """The duality gap, never below 0 by rounding."""
-        return max(self.upper - self.lower, 0.0)
-
-
-def _newton(dual: Dual, tol: float, max_iter: int, problem: Problem) -> tuple[Array, State]:
-    """Maximise the dual; return the factor R⁻¹ of the best primal point A = R⁻ᵀR⁻¹, and the state."""
+def _newton(dual: Dual, tol: float, max_iter: int, problem: Problem) -> tuple[Array, Progress]:
+    """Maximise the dual; return the factor R⁻¹ of the best primal point A = R⁻ᵀR⁻¹, and the bounds."""
     from scipy.linalg import solve_triangular
 
-    state, best = State(), np.eye(dual.V.shape[1])
+    state = Progress()
     while True:
         upper, lower, R, moved = dual.newton()
-        if upper < state.upper:
-            state.upper, best = upper, R
-        state.record(lower, tol)
-        if state.converged or not moved or state.n_iter >= max_iter:
-            return np.asarray(solve_triangular(best, np.eye(len(best)), lower=True)), state
+        state.offer(upper, R)
+        state.record(lower)
+        if state.within(tol, 1.0) or not moved or state.n_iter >= max_iter:
+            return np.asarray(solve_triangular(state.point, np.eye(len(R)), lower=True)), state
         state.n_iter += 1
         problem.step(state.n_iter, max_iter, objective=state.upper, gap=state.gap)
 
 
-def _descend(dual: Dual, tol: float, max_iter: int, problem: Problem) -> tuple[Array, State]:
+def _descend(dual: Dual, tol: float, max_iter: int, problem: Problem) -> tuple[Array, Progress]:
     """Minimise the primal over factors of A until the gap is within ``tol``; return as `_newton`."""
-    from scipy.optimize import minimize
+    start = np.eye(dual.V.shape[1])
+    state = Progress(start)
 
-    m = dual.V.shape[1]
-    state, best = State(), np.eye(m)
+    def value(L: Array) -> tuple[float, Array]:
+        upper, G, multiplier = dual.over_factors(L)
+        if state.offer(upper, L.copy()):
+            dual.multiplier = multiplier
+        return upper, G
 
-    def value(x: Array) -> tuple[float, Array]:
-        nonlocal best
-        upper, G, multiplier = dual.over_factors(x.reshape(m, m))
-        if upper < state.upper:
-            state.upper, best, dual.multiplier = upper, x.reshape(m, m).copy(), multiplier
-        return upper, G.ravel()
-
-    def report(x: Array) -> None:
+    def after(L: Array) -> bool:
         state.n_iter += 1
-        if state.n_iter % 10 == 0:
-            state.record(dual.feasible(dual.multiplier), tol)
         problem.step(state.n_iter, max_iter, objective=state.upper)
-        if state.converged:
-            raise StopIteration
+        if state.n_iter % 10:
+            return False
+        state.record(dual.feasible(dual.multiplier))
+        return state.within(tol, 1.0)
 
-    options = {"maxiter": max_iter, "maxfun": 2 * max_iter, "maxcor": MEMORY, "ftol": 1e-15, "gtol": 1e-10}
-    minimize(value, best.ravel(), jac=True, method="L-BFGS-B", callback=report, options=options)
-    state.record(dual.feasible(dual.multiplier), tol)
-    return best, state
-
-
-def _bytes(size: Size) -> float:
-    """Return the forecast peak memory: a sample of differences, or vectors of L-BFGS and all differences."""
-    return max(
-        space_bytes(size),
-        8 * max(3 * SAMPLE * size.m, (2 * MEMORY + 30) * size.m**2 + 4 * size.p * size.m + 75 * size.p),
-    )
+    minimize(value, start, max_iter, after=after, memory=MEMORY, ftol=1e-15, gtol=1e-10, maxfun=2 * max_iter)
+    state.record(dual.feasible(dual.multiplier))
+    return state.point, state
 
 
 def _solve_seconds(p: int, m: int) -> float:
@@ -263,5 +221,11 @@ def _seconds(size: Size) -> float:
 
 
 METHOD = Method(
-    constraint=Pairs, kernel=Standardized(Linear(), by="range"), solver=ITML(), rank=200, cost=_seconds, memory=_bytes
+    constraint=Pairs,
+    kernel=Standardized(Linear(), by="range"),
+    solver=ITML(),
+    rank=200,
+    cost=_seconds,
+    # a sample of differences, vectors of L-BFGS, and all differences
+    memory={"m": 8 * 3 * SAMPLE, "mm": 8 * (2 * MEMORY + 30), "pm": 32, "p": 600},
 )

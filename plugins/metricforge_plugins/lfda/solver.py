@@ -12,7 +12,7 @@ from metricforge.errors import InputError
 from metricforge.kernels import Linear, Standardized
 from metricforge.rows import Array, blocks
 from metricforge.solver import Certificate, Method, Problem, Solution, Solver, Status
-from metricforge.space import LearnedKernel, Size, rows_seconds, space_bytes, space_seconds
+from metricforge.space import LearnedKernel
 from metricforge.validation import number, one_of, whole_number, whole_number_or
 
 EMBEDDINGS = ("weighted", "plain", "orthonormalized")
@@ -154,17 +154,11 @@ def discriminant(Sw: Array, Sb: Array, null: float) -> tuple[Array, Array, int]:
     return ratios[::-1], white @ V[:, ::-1], int(np.count_nonzero(~keep))
 
 
-def _bytes(size: Size) -> float:
-    """Return the forecast peak memory: features, and scatters."""
-    return max(space_bytes(size), 8 * (12 * size.m**2 + 3 * size.n * size.m))
-
-
-def _seconds(size: Size) -> float:
-    """Return the forecast CPU seconds of a fit; see docs/scaling.md."""
-    n, m = size.n, size.m
-    return rows_seconds(size) + space_seconds(size) + 1e-9 * (n**2 * (7 + 0.05 * m) + m**3)
-
-
 METHOD = Method(
-    constraint=Labels, kernel=Standardized(Linear(), by="range"), solver=LFDA(), rank=200, cost=_seconds, memory=_bytes
+    constraint=Labels,
+    kernel=Standardized(Linear(), by="range"),
+    solver=LFDA(),
+    rank=200,
+    cost={"nn": 7, "nnm": 0.05, "mmm": 1},
+    memory={"mm": 96, "nm": 24},
 )

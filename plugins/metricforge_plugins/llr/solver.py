@@ -13,7 +13,7 @@ from metricforge.errors import InputError
 from metricforge.kernels import Linear, Standardized
 from metricforge.rows import Array
 from metricforge.solver import Certificate, Method, Problem, Solution, Solver, Status
-from metricforge.space import LearnedKernel, Size, check_memory, rows_seconds, space_bytes, space_seconds
+from metricforge.space import LearnedKernel, Size, check_memory, compact, rows_seconds, space_seconds
 from metricforge.validation import number, number_or
 
 PRIOR_SIMILAR, PRIOR_DISSIMILAR = 0.7, 1.1
@@ -127,8 +127,7 @@ def independent(pairs: Array) -> int:
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
 
-    rows, place = np.unique(pairs, return_inverse=True)
-    i, j = place.reshape(pairs.shape).T
+    rows, (i, j) = compact(pairs.T)
     graph = coo_array((np.ones(len(i)), (i, j)), shape=(len(rows), len(rows)))
     return len(rows) - int(connected_components(graph, directed=False)[0])
 
@@ -148,8 +147,7 @@ def scatter(space: Any, pairs: Array) -> Array:
     if not len(pairs):
         return np.zeros((m, m))
     check_memory(8 * m * m, f"a {m} × {m} covariance", "lower the rank")
-    rows, place = np.unique(pairs, return_inverse=True)
-    i, j = place.reshape(pairs.shape).T
+    rows, (i, j) = compact(pairs.T)
     W = coo_array((np.ones(len(i)), (i, j)), shape=(len(rows), len(rows))).tocsr()
     W = W + W.T
     L = diags_array(np.asarray(W.sum(axis=1)).ravel()) - W
@@ -207,11 +205,10 @@ def _seconds(size: Size) -> float:
     return rows_seconds(size) + space_seconds(size, rows) + 1e-9 * solve
 
 
-def _bytes(size: Size) -> float:
-    """Return the forecast peak memory: covariances and their factors."""
-    return max(space_bytes(size), 8 * 11 * size.m**2 + 40 * size.p)
-
-
 METHOD = Method(
-    constraint=Pairs, kernel=Standardized(Linear(), by="range"), solver=LikelihoodRatio(), cost=_seconds, memory=_bytes
+    constraint=Pairs,
+    kernel=Standardized(Linear(), by="range"),
+    solver=LikelihoodRatio(),
+    cost=_seconds,
+    memory={"mm": 88, "p": 40},
 )

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from metricforge.constraints import Constraint, Labels
-from metricforge.errors import ConvergenceWarning
 from metricforge.kernels import Linear, Standardized
+from metricforge.optimize import Progress, conclude, minimize
 from metricforge.rows import Array, beat
 from metricforge.solver import Certificate, Method, Problem, Solution, Solver, Status
-from metricforge.space import (
-    LearnedKernel,
-    Size,
-    affordable_steps,
-    rows_seconds,
-    space_bytes,
-    space_seconds,
-    steps_seconds,
-)
+from metricforge.space import LearnedKernel, Size, affordable_steps, rows_seconds, space_seconds, steps_seconds
 from metricforge.validation import number, number_or, whole_number, whole_number_or
 
 from .problem import Margins, coordinates, target_neighbours
@@ -117,25 +108,19 @@ class LMNN(Solver):
         start = self._start(margins, axes.root)
         most = _most_steps(*margins.F.shape) if isinstance(self.max_iter, str) else int(self.max_iter)
         state = _descend(margins, start, float(self.tol), most, problem)
-        L = state.L @ axes.back
-        truncated = len(L) < len(axes.root)
-        status = Status.OPTIMAL
-        if state.gap > self.tol * state.value:
-            status = Status.TRUNCATED if truncated else Status.STALLED
-            status = status if state.n_iter < most else Status.ITERATION_LIMIT
-        if status in (Status.STALLED, Status.ITERATION_LIMIT):
-            warnings.warn(
-                f"lmnn stopped after {state.n_iter} steps with a gap of {state.gap / state.value:.2%} of the "
-                f"objective, above tol={self.tol:g}; raise max_iter or tol",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+        L = state.point @ axes.back
+        converged, limited = state.within(self.tol), state.n_iter >= most
+        if len(L) < len(axes.root) and not converged and not limited:
+            status = Status.TRUNCATED
+        else:
+            ended = f"after {state.n_iter} steps with a gap of {state.gap / state.upper:.2%} of the objective"
+            status = conclude("lmnn", converged, limited, f"{ended}, above tol={self.tol:g}")
         alone = int(np.count_nonzero(np.bincount(codes) == 1))
         notes: tuple[str, ...] = (f"{alone} class(es) have one row, which has no target neighbour",) if alone else ()
         if axes.ridge:
             notes += (f"a ridge of {axes.ridge:.3g} tr M was added, for the targets do not determine all directions",)
         outcome: dict[str, Any] = {
-            "lower_bound": state.bound,
+            "lower_bound": state.lower,
             "impostors": int(margins.listed.nnz),
             "targets": len(i),
             "passes": len(state.trace),
@@ -145,8 +130,8 @@ class LMNN(Solver):
         return Solution(
             kernel=LearnedKernel.of_factor(problem.space.map, L),
             status=status,
-            objective=state.value,
-            certificate=Certificate("gap", state.gap, abs(state.value), DEFINITION),
+            objective=state.upper,
+            certificate=Certificate("gap", state.gap, abs(state.upper), DEFINITION),
             n_iter=state.n_iter,
             trace=tuple(state.trace),
             outcome=outcome,
@@ -164,25 +149,9 @@ class LMNN(Solver):
         return np.asarray(margins.scale(L) * L)
 
 
-@dataclass(eq=False)
-class State:
-    """The best point so far, the best lower bound, and how many steps they took."""
-
-    L: Array
-    value: float = np.inf
-    bound: float = 0.0
-    n_iter: int = 0
-    trace: tuple[tuple[float, float], ...] = ()
-
-    @property
-    def gap(self) -> float:
-        """The duality gap, never below 0 by rounding."""
-        return max(self.value - self.bound, 0.0)
-
-
-def _descend(margins: Margins, L: Array, tol: float, max_iter: int, problem: Problem) -> State:
+def _descend(margins: Margins, L: Array, tol: float, max_iter: int, problem: Problem) -> Progress:
     """Minimise the objective from L until the gap is within ``tol``."""
-    state = State(L)
+    state = Progress(L, lower=0.0)
     value, _ = margins.scan(L)
     allowed = FIRST_STEPS
     for width in WIDTHS:
@@ -194,11 +163,9 @@ def _descend(margins: Margins, L: Array, tol: float, max_iter: int, problem: Pro
             beat(state.n_iter, max_iter)  # each of these may take a second
             bound, direction = margins.lower_bound(L, width)
             beat(state.n_iter, max_iter)
-            state.bound = max(state.bound, bound)
-            if value < state.value:
-                state.L, state.value = L, value
-            state.trace += ((value, max(value - state.bound, 0.0)),)
-            if state.gap <= tol * state.value or state.n_iter >= max_iter:
+            state.offer(value, L)
+            state.record(bound)
+            if state.within(tol) or state.n_iter >= max_iter:
                 return state
             complete = added <= NEW * margins.listed.nnz
             settled = complete and (steps < allowed or abs(before - value) < 0.1 * tol * value)
@@ -212,36 +179,23 @@ def _descend(margins: Margins, L: Array, tol: float, max_iter: int, problem: Pro
     return state
 
 
-def _steps(margins: Margins, L: Array, width: float, steps: int, state: State, problem: Problem) -> tuple[Array, int]:
+def _steps(
+    margins: Margins, L: Array, width: float, steps: int, state: Progress, problem: Problem
+) -> tuple[Array, int]:
     """Take some steps of L-BFGS over the listed impostors; return the factor and the number of steps."""
-    from scipy.optimize import minimize
+    done = state.n_iter
 
-    shape, done = L.shape, state.n_iter
-
-    def value(x: Array) -> tuple[float, Array]:
-        f, G = margins.value(x.reshape(shape), width)
+    def value(L: Array) -> tuple[float, Array]:
+        found = margins.value(L, width)
         beat(done, state.n_iter + steps)  # a line search may take several
-        return f, G.ravel()
+        return found
 
-    def report(x: Array) -> None:
+    def after(L: Array) -> None:
         nonlocal done
         done += 1
-        problem.step(done, objective=state.value, gap=state.gap) if np.isfinite(state.value) else problem.step(done)
+        problem.step(done, objective=state.upper, gap=state.gap) if np.isfinite(state.upper) else problem.step(done)
 
-    found = minimize(
-        value,
-        L.ravel(),
-        jac=True,
-        method="L-BFGS-B",
-        callback=report,
-        options={"maxiter": steps, "maxcor": MEMORY, "ftol": FTOL, "gtol": 1e-12},
-    )
-    return found.x.reshape(shape), int(found.nit)
-
-
-def _bytes(size: Size) -> float:
-    """Return the forecast peak memory: vectors of L-BFGS, rows in coordinates, and lists of active triplets."""
-    return max(space_bytes(size), 8 * ((2 * MEMORY + 28) * size.m**2 + 20 * size.n * size.m) + 9000 * size.n)
+    return minimize(value, L, steps, after=after, memory=MEMORY, ftol=FTOL, gtol=1e-12)
 
 
 def _forecast(n: int, m: int) -> tuple[float, float]:
@@ -262,5 +216,11 @@ def _seconds(size: Size) -> float:
 
 
 METHOD = Method(
-    constraint=Labels, kernel=Standardized(Linear(), by="range"), solver=LMNN(), rank=200, cost=_seconds, memory=_bytes
+    constraint=Labels,
+    kernel=Standardized(Linear(), by="range"),
+    solver=LMNN(),
+    rank=200,
+    cost=_seconds,
+    # vectors of L-BFGS, rows in coordinates, and lists of active triplets
+    memory={"mm": 8 * (2 * MEMORY + 28), "nm": 160, "n": 9000},
 )

@@ -16,6 +16,7 @@ from metricforge.kernels import Kernel
 from metricforge.registry.progress import progress
 from metricforge.rows import as_float64, count, take
 from metricforge.solver import Problem, Status, check_finite
+from metricforge.space import compact
 from metricforge.validation import numbers, whole_number
 
 from .bases import margins
@@ -119,8 +120,8 @@ def _scores(
 ) -> Array:
     """Return the accuracy on the held-out triples for every pair of penalties."""
     design = Design.of(solver, problem)
-    used, position = np.unique(held_out, return_inverse=True)
-    D = margins(design.kernels, as_float64(take(problem.rows, used)), position.reshape(held_out.shape)) / design.sizes
+    used, positions = compact(held_out)
+    D = margins(design.kernels, as_float64(take(problem.rows, used)), positions) / design.sizes
     program = design.program(solver)
     scores = np.empty((len(sparsities), len(traces)))
     unfinished = 0

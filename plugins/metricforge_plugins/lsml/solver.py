@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -10,11 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from metricforge.constraints import Constraint, Quadruplets
-from metricforge.errors import ConvergenceWarning, InputError
+from metricforge.errors import InputError
 from metricforge.kernels import Linear, Standardized
+from metricforge.optimize import conclude, minimize
 from metricforge.rows import Array, blocks
-from metricforge.solver import Certificate, Method, Problem, Solution, Solver, Status
-from metricforge.space import LearnedKernel, Size, check_memory, rows_seconds, space_bytes, space_seconds
+from metricforge.solver import Certificate, Method, Problem, Solution, Solver
+from metricforge.space import LearnedKernel, check_memory, compact
 from metricforge.validation import number, numbers, whole_number
 
 MEMORY = 20
@@ -75,27 +75,20 @@ class LSML(Solver):
     def _solve(self, problem: Problem) -> Solution:
         assert isinstance(problem.constraint, Quadruplets)
         quads = problem.constraint.quads
-        used, place = np.unique(quads, return_inverse=True)
+        used, positions = compact(quads)
         Phi = problem.space.map.of_rows(problem.rows, used, gather=True)
         check_memory(32 * len(quads) * Phi.shape[1], f"the differences of {len(quads)} quadruplets", "give fewer")
-        a, b, c, d = place.reshape(quads.shape).T
+        a, b, c, d = positions.T
         near, far = _differences(Phi, a, b), _differences(Phi, c, d)
         weights = float(self.gamma) * self._weights(len(quads))
         L, n_iter, (value, bound) = self._descend(near, far, weights, problem)
         gap = value - bound
-        converged = gap <= self.tol * max(value, 1.0)
-        if not converged:
-            warnings.warn(
-                f"lsml stopped after {n_iter} steps with an objective of {value:.4g}, at most {gap:.2g} above the "
-                f"optimum, which is more than tol={self.tol:g}; raise max_iter or tol",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
-        limit = Status.ITERATION_LIMIT if n_iter >= self.max_iter else Status.STALLED
+        ended = f"after {n_iter} steps with an objective of {value:.4g}, at most {gap:.2g} above the optimum"
+        status = conclude("lsml", gap <= self.tol * max(value, 1.0), n_iter >= self.max_iter, ended)
         outcome: dict[str, Any] = {"lower_bound": bound, "violated": _violated(L, near, far)}
         return Solution(
             kernel=LearnedKernel.of_factor(problem.space.map, L),
-            status=Status.OPTIMAL if converged else limit,
+            status=status,
             objective=value,
             certificate=Certificate("bound", gap, max(value, 1.0), DEFINITION),
             n_iter=n_iter,
@@ -115,29 +108,25 @@ class LSML(Solver):
         self, near: Array, far: Array, weights: Array, problem: Problem
     ) -> tuple[Array, int, tuple[float, float]]:
         """Return L, the number of steps, and the objective with its lower bound."""
-        from scipy.optimize import minimize
+        done, most, ended = 0, int(self.max_iter), None
 
-        m, done, ended = near.shape[1], 0, None
+        def value(L: Array) -> tuple[float, Array]:
+            problem.step(done, most)
+            return objective(L, near, far, weights)
 
-        def value(x: Array) -> tuple[float, Array]:
-            f, G = objective(x.reshape(m, m), near, far, weights)
-            problem.step(done, int(self.max_iter))
-            return f, G.ravel()
-
-        def report(x: Array) -> None:
+        def after(L: Array) -> bool:
             nonlocal done, ended
             done += 1
             if done % 10 and done & (done - 1):  # a bound costs as much as two steps
-                return
-            reached, bound = certified(x.reshape(m, m), near, far, weights)
+                return False
+            reached, bound = certified(L, near, far, weights)
             if reached - bound <= EARLY * self.tol * max(reached, 1.0):
                 ended = reached, bound
-                raise StopIteration
+            return ended is not None
 
-        options = {"maxiter": int(self.max_iter), "maxcor": MEMORY, "ftol": 1e-15, "gtol": 1e-9}
-        found = minimize(value, np.eye(m).ravel(), jac=True, method="L-BFGS-B", callback=report, options=options)
-        L = found.x.reshape(m, m)
-        return L, int(found.nit), ended or certified(L, near, far, weights)
+        start = np.eye(near.shape[1])
+        L, n_iter = minimize(value, start, most, after=after, memory=MEMORY, ftol=1e-15, gtol=1e-9)
+        return L, n_iter, ended or certified(L, near, far, weights)
 
 
 def _differences(Phi: Array, first: Array, second: Array) -> Array:
@@ -207,24 +196,13 @@ def certified(L: Array, near: Array, far: Array, weights: Array) -> tuple[float,
     return value, max(value - float((g - np.log1p(g)).sum()), 0.0)
 
 
-def _bytes(size: Size) -> float:
-    """Return the forecast peak memory: vectors of L-BFGS, and differences."""
-    return max(space_bytes(size), 8 * ((2 * MEMORY + 28) * size.m**2 + 7 * size.p * size.m))
-
-
-def _seconds(size: Size) -> float:
-    """Return the forecast CPU seconds of a fit; see docs/scaling.md."""
-    m, p = size.m, size.p
-    work = p * (4 * m**2 + 150 * m + 1000) + 5 * m**3  # one to eight steps: columns of range 1 give a small loss
-    return rows_seconds(size) + space_seconds(size) + 1e-9 * work
-
-
 METHOD = Method(
     constraint=Quadruplets,
     kernel=Standardized(Linear(), by="range"),
     solver=LSML(),
     rank=200,
-    cost=_seconds,
+    # one to eight steps, because columns of range 1 give a small loss
+    cost={"pmm": 4, "pm": 150, "p": 1000, "mmm": 5},
     order=10,
-    memory=_bytes,
+    memory={"mm": 8 * (2 * MEMORY + 28), "pm": 56},
 )

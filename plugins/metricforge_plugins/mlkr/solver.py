@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -10,8 +11,9 @@ import numpy as np
 from metricforge.constraints import Constraint, Targets
 from metricforge.errors import InputError
 from metricforge.kernels import Linear, Standardized
+from metricforge.optimize import minimize, stationarity
 from metricforge.rows import Array, blocks, draw
-from metricforge.solver import Certificate, Method, Problem, Solution, Solver, Status
+from metricforge.solver import Certificate, Method, Problem, Solution, Solver
 from metricforge.space import (
     LearnedKernel,
     Size,
@@ -21,7 +23,6 @@ from metricforge.space import (
     check_start,
     feature_unit,
     rows_seconds,
-    space_bytes,
     space_seconds,
     start_factor,
     steps_seconds,
@@ -122,14 +123,11 @@ class MLKR(Solver):
         L, n_iter = self._descend(Phi, y, start, most, problem, queries)
         error, G = leave_one_out(L, Phi, y, queries)
         slope = float(np.linalg.norm(G) * np.linalg.norm(L)) / spread
-        status = Status.STATIONARY
-        if slope > self.tol:
-            status = Status.ITERATION_LIMIT if n_iter >= most else Status.STALLED
         outcome: dict[str, Any] = {"r2": 1 - error / spread, "unknown": problem.n - n, "queries": q}
         notes = (f"the error is that of {q} rows drawn from {n}; queries={n} takes all",) if q < n else ()
         return Solution(
             kernel=LearnedKernel.of_factor(problem.space.map, L / unit),
-            status=status,
+            status=stationarity(slope, self.tol, n_iter >= most),
             objective=n / q * error * size**2,
             certificate=Certificate("gradient", slope, None, DEFINITION),
             n_iter=n_iter,
@@ -140,22 +138,16 @@ class MLKR(Solver):
     def _descend(
         self, Phi: Array, y: Array, start: Array, most: int, problem: Problem, queries: Array
     ) -> tuple[Array, int]:
-        from scipy.optimize import minimize
+        total, step = float(np.square(y[queries]).sum()) or 1.0, itertools.count(1)
 
-        spread, done = float(np.square(y[queries]).sum()) or 1.0, 0
+        def value(L: Array) -> tuple[float, Array]:
+            f, G = leave_one_out(L, Phi, y, queries)
+            return f / total, G / total
 
-        def value(x: Array) -> tuple[float, Array]:
-            f, G = leave_one_out(x.reshape(start.shape), Phi, y, queries)
-            return f / spread, G.ravel() / spread
+        def after(L: Array) -> None:
+            problem.step(next(step), most)
 
-        def report(x: Array) -> None:
-            nonlocal done
-            done += 1
-            problem.step(done, most)
-
-        options = {"maxiter": most, "maxcor": MEMORY, "ftol": 1e-12, "gtol": 0.01 * float(self.tol)}
-        found = minimize(value, start.ravel(), jac=True, method="L-BFGS-B", callback=report, options=options)
-        return found.x.reshape(start.shape), int(found.nit)
+        return minimize(value, start, most, after=after, memory=MEMORY, ftol=1e-12, gtol=0.01 * float(self.tol))
 
 
 def _centred(y: Array) -> tuple[Array, float]:
@@ -205,11 +197,6 @@ def leave_one_out(L: Array, F: Array, y: Array, queries: Array | None = None) ->
     return error, 2 * (G.T @ F)
 
 
-def _bytes(size: Size) -> float:
-    """Return the forecast peak memory: vectors of L-BFGS, and features."""
-    return max(space_bytes(size), 8 * ((2 * MEMORY + 28) * size.m**2 + 5 * size.n * size.m))
-
-
 def _step_seconds(n: int, m: int, r: int, q: int) -> float:
     """Return the forecast CPU seconds of a step, line search included."""
     return 1e-9 * (q * n * (8 + 0.19 * r) + 0.1 * n * m * r + 100 * m * r)
@@ -240,5 +227,5 @@ METHOD = Method(
     rank=200,
     order=10,
     cost=_seconds,
-    memory=_bytes,
+    memory={"mm": 8 * (2 * MEMORY + 28), "nm": 40},
 )

@@ -10,8 +10,9 @@ import numpy as np
 from metricforge.constraints import Constraint, Labels
 from metricforge.errors import InputError
 from metricforge.kernels import Linear, Standardized
+from metricforge.optimize import Progress, minimize, stationarity
 from metricforge.rows import Array, beat, draw
-from metricforge.solver import Certificate, Method, Problem, Solution, Solver, Status
+from metricforge.solver import Certificate, Method, Problem, Solution, Solver
 from metricforge.space import (
     LearnedKernel,
     Size,
@@ -20,7 +21,6 @@ from metricforge.space import (
     check_start,
     feature_unit,
     rows_seconds,
-    space_bytes,
     space_seconds,
     start_factor,
     steps_seconds,
@@ -127,21 +127,19 @@ class NCA(Solver):
         q = len(softmax.queries)
         most = _most_steps(n, m, r, q) if isinstance(self.max_iter, str) else int(self.max_iter)
         state = _ascend(softmax, start, float(self.tol), most, problem)
-        f, G = softmax.exact(state.L)
-        slope = float(np.linalg.norm(G) * np.linalg.norm(state.L)) / n
-        status = Status.STATIONARY
-        if slope > self.tol:
-            status = Status.ITERATION_LIMIT if state.n_iter >= most else Status.STALLED
+        L = state.point
+        f, G = softmax.exact(L)
+        slope = float(np.linalg.norm(G) * np.linalg.norm(L)) / n
         outcome: dict[str, Any] = {
-            "accuracy": (f + self.penalty * float(np.vdot(state.L, state.L))) / n,
+            "accuracy": (f + self.penalty * float(np.vdot(L, L))) / n,
             "coverage": softmax.coverage if softmax.near is not None else 1.0,
             "neighbours": 0 if softmax.near is None else softmax.near.shape[1],
             "queries": q,
         }
         notes = (f"the objective is estimated from {q} rows of {n}; queries={n} takes all",) if q < n else ()
         return Solution(
-            kernel=LearnedKernel.of_factor(problem.space.map, state.L / unit),
-            status=status,
+            kernel=LearnedKernel.of_factor(problem.space.map, L / unit),
+            status=stationarity(slope, self.tol, state.n_iter >= most),
             objective=f,
             certificate=Certificate("gradient", slope, None, DEFINITION),
             n_iter=state.n_iter,
@@ -151,31 +149,21 @@ class NCA(Solver):
         )
 
 
-@dataclass(eq=False)
-class State:
-    """The best factor so far, its objective, and how many steps it took."""
-
-    L: Array
-    value: float = -np.inf
-    n_iter: int = 0
-    trace: tuple[tuple[float, float], ...] = ()
-
-
-def _ascend(softmax: Softmax, L: Array, tol: float, max_iter: int, problem: Problem) -> State:
-    """Maximise f from L; the trace has exact values and what the round gained."""
+def _ascend(softmax: Softmax, L: Array, tol: float, max_iter: int, problem: Problem) -> Progress:
+    """Maximise f, which is to minimise −f, from L; the trace has exact values of f and what the round gained."""
     n = len(softmax.F)
-    state = State(L)
+    state = Progress(L)
     if n <= EXACT:
         L, state.n_iter = _steps(softmax.exact, L, max_iter, tol, state, n, problem)
-        state.L, state.value = L, softmax.exact(L)[0]
-        state.trace = ((state.value, 0.0),)
+        value = softmax.exact(L)[0]
+        state.offer(-value, L)
+        state.trace = [(value, 0.0)]
         return state
     while True:
         value = softmax.search(L, min(NEIGHBOURS, n - 1))
-        gain = value - state.value
-        if gain > 0:
-            state.L, state.value = L, value
-        state.trace += ((value, gain if np.isfinite(gain) else 0.0),)
+        gain = value + state.upper
+        state.offer(-value, L)
+        state.trace.append((value, gain if np.isfinite(gain) else 0.0))
         if gain <= tol * abs(value) or state.n_iter >= max_iter:
             return state
         near = softmax.coverage >= COVERED
@@ -187,35 +175,25 @@ def _ascend(softmax: Softmax, L: Array, tol: float, max_iter: int, problem: Prob
 
 
 def _steps(
-    function: Any, L: Array, steps: int, tol: float, state: State, n: int, problem: Problem
+    function: Any, L: Array, steps: int, tol: float, state: Progress, n: int, problem: Problem
 ) -> tuple[Array, int]:
     """Take steps of L-BFGS until the slope over n rows is within ``tol``; return the factor and the number of steps."""
-    from scipy.optimize import minimize
+    done, slope = 0, np.inf
 
-    shape, done, slope = L.shape, 0, np.inf
-
-    def value(x: Array) -> tuple[float, Array]:
+    def value(L: Array) -> tuple[float, Array]:
         nonlocal slope
-        f, G = function(x.reshape(shape))
+        f, G = function(L)
         beat(done, steps)  # a step may take several values
-        slope = float(np.linalg.norm(G) * np.linalg.norm(x)) / n
-        return -f, -G.ravel()
+        slope = float(np.linalg.norm(G) * np.linalg.norm(L)) / n
+        return -f, -G
 
-    def report(x: Array) -> None:
+    def after(L: Array) -> bool:
         nonlocal done
         done += 1
-        problem.step(state.n_iter + done, **({"objective": state.value} if np.isfinite(state.value) else {}))
-        if slope <= 0.5 * tol:
-            raise StopIteration
+        problem.step(state.n_iter + done, **({"objective": -state.upper} if np.isfinite(state.upper) else {}))
+        return slope <= 0.5 * tol
 
-    options = {"maxiter": steps, "maxcor": MEMORY, "ftol": 1e-4 * tol, "gtol": 1e-9}
-    found = minimize(value, L.ravel(), jac=True, method="L-BFGS-B", callback=report, options=options)
-    return found.x.reshape(shape), done
-
-
-def _bytes(size: Size) -> float:
-    """Return the forecast peak memory: vectors of L-BFGS, and features."""
-    return max(space_bytes(size), 8 * ((2 * MEMORY + 28) * size.m**2 + 5 * size.n * size.m))
+    return minimize(value, L, steps, after=after, memory=MEMORY, ftol=1e-4 * tol, gtol=1e-9)
 
 
 def _forecast(n: int, m: int, r: int, q: int) -> tuple[float, float]:
@@ -252,5 +230,10 @@ def _seconds(size: Size) -> float:
 
 
 METHOD = Method(
-    constraint=Labels, kernel=Standardized(Linear(), by="range"), solver=NCA(), rank=200, cost=_seconds, memory=_bytes
+    constraint=Labels,
+    kernel=Standardized(Linear(), by="range"),
+    solver=NCA(),
+    rank=200,
+    cost=_seconds,
+    memory={"mm": 8 * (2 * MEMORY + 28), "nm": 40},
 )

@@ -12,7 +12,7 @@ from metricforge.errors import InputError
 from metricforge.kernels import Kernel, Linear
 from metricforge.rows import Array, float_dtype
 from metricforge.solver import Certificate, Method, Problem, Solution, Solver, Status
-from metricforge.space import ChangedKernel, LearnedKernel, Size, space_bytes
+from metricforge.space import ChangedKernel, LearnedKernel, Size, compact, space_bytes
 from metricforge.validation import number, number_or, whole_number, whole_number_or
 
 from .directions import leading
@@ -94,14 +94,14 @@ class Relevance(Solver):
         assert isinstance(triplets, Triplets)
         space = problem.space
         problem.step(0, None)
-        rows, place = np.unique(triplets.triples, return_inverse=True)
+        rows, positions = compact(triplets.triples)
         Phi = space.map.of_rows(space.rows, rows, copies=3, dtype=float_dtype(space.rows))
         largest = float(max(Phi.max(initial=0), -Phi.min(initial=0)))
         if largest > LARGEST:
             raise InputError(f"X: features exceed {LARGEST:g}, and products overflow in single precision; rescale X")
         if 0 < largest < SMALLEST:
             raise InputError(f"X: features are below {SMALLEST:g}, and products underflow; rescale X")
-        i, j, k = place.reshape(-1, 3).T
+        i, j, k = positions.T
         judgements = Judgements.of(i, j, k)
         start = judgements.differences(judgements.dots(Phi[judgements.queries], Phi))  # s(i, j) − s(i, k) at W = I
         size = float(np.mean(_squared_norms(Phi, (i, j, k), start)))

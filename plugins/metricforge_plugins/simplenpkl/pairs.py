@@ -11,6 +11,7 @@ from metricforge import rows as _rows
 from metricforge.constraints import Pairs
 from metricforge.rows import Array
 from metricforge.solver import Problem
+from metricforge.space import compact
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -47,8 +48,7 @@ class SignedPairs:
 
     def among_their_rows(self) -> tuple[Array, SignedPairs]:
         """Return the rows that have a pair, ascending, and the pairs with these rows numbered from 0."""
-        touched, place = np.unique(np.stack([self.i, self.j]), return_inverse=True)
-        i, j = place.reshape(2, -1)
+        touched, (i, j) = compact(np.stack([self.i, self.j]))
         return touched, SignedPairs(i, j, self.t, self.w, len(touched))
 
     def agreement(self, V: Array, w: Array) -> Array:
@@ -79,8 +79,8 @@ def signed_pairs(constraint: Pairs, weights: str) -> SignedPairs:
     w = np.ones(len(t))
     if weights == "degree":
         # not a count for each of the n rows: few of them may have a pair
-        _, place, count = np.unique(rows, return_inverse=True, return_counts=True)
-        at = count[place.reshape(rows.shape)].astype(np.float64)  # (p, 2)
+        place = compact(rows)[1]
+        at = np.bincount(place.ravel())[place].astype(np.float64)  # (p, 2)
         w = 1 / np.sqrt(at[:, 0] * at[:, 1])
     return SignedPairs(i, j, t, w, constraint.n)
 
@@ -94,9 +94,8 @@ def uncertain_pairs(problem: Problem, pairs: SignedPairs, share: float) -> Array
     kernel, X = problem.kernel, problem.rows
     both = np.stack([pairs.i, pairs.j], axis=1)
     k = _rows.map_relations(kernel.paired, X, both)
-    touched, place = np.unique(both, return_inverse=True)
+    touched, place = compact(both)
     diagonal = _rows.map_relations(kernel.paired, X, np.stack([touched, touched], axis=1))
-    place = place.reshape(both.shape)
     size = np.sqrt(np.maximum(diagonal, 0))[place].prod(axis=1)
     size[size == 0] = 1.0
     total = np.zeros(len(touched))
