@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from metricforge.optimize import Progress, minimize
 from metricforge.rows import Array
 
 from .certificate import DualBound, certify, factor_residual, residual, trivial_bound
 from .coordinates import split_columns
-from .lbfgs import minimise
 from .objective import Objective, Smoothing
 
 log = logging.getLogger(__name__)
@@ -34,6 +34,8 @@ STALE, ROUNDING = 20, 1e-12
 GRADIENT = 1e-6
 """L-BFGS stops when the gradient is below this share of the gradient of the trace.  With 1e-5, distances of rows in
 another order differed by up to 4e-6 of the largest; this takes 7 % more steps."""
+MEMORY = 40
+"""Steps that L-BFGS keeps."""
 PATIENCE = 200
 """Steps of a run before columns are added although not all are in use, because that resets the memory of L-BFGS."""
 VANISHED = 1e-3
@@ -49,22 +51,18 @@ SETTLED = 1e-3
 ENDS = ("done", "stationary", "limit", "stuck")
 
 
-@dataclass
-class State:
-    """The current point of a descent, and the best point so far.
+@dataclass(eq=False, kw_only=True)
+class State(Progress):
+    """The current point of a descent, and the best point (P, h) so far with the best lower bound.
 
     Attributes
     ----------
     P, h, smoothing
         The current point.
-    best : (P, h)
-        The point with the smallest exact objective, ``value``.
-    bound : float
-        The best lower bound on the optimum.
     residual : float or None
-        If the problem is not convex: how far the best point is from stationary, as a share of ``value``.
-    n_iter, evaluations : int
-        Steps, and evaluations of the smoothed objective.
+        If the problem is not convex: how far the best point is from stationary, as a share of ``upper``.
+    evaluations : int
+        Evaluations of the smoothed objective.
     move : str
         The last decision.
     """
@@ -72,19 +70,14 @@ class State:
     P: Array
     h: float
     smoothing: Smoothing
-    best: tuple[Array, float]
-    value: float
-    bound: float
     residual: float | None = None
-    n_iter: int = 0
     evaluations: int = 0
     move: str = ""
-    trace: list[tuple[float, float]] = field(default_factory=list)
 
     @property
     def gap(self) -> float:
         """An upper bound on the best value minus the optimum; the residual times the value if there is none."""
-        return max(self.value - self.bound, 0.0) if self.residual is None else self.residual * self.value
+        return super().gap if self.residual is None else self.residual * self.upper
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +116,8 @@ class Descent:
         V = self.root.T @ self._violated(self._certify(self._sized(P), h, smoothing))[:, :spare]
         V /= np.linalg.norm(V, axis=0)
         P = self._sized(np.hstack([P, SPARE_SIZE * (float(np.linalg.norm(P)) or 1.0) * V]))
-        return State(P, h, smoothing, (P, h), self.objective.exact(P, h), trivial_bound(self.objective))
+        upper, lower = self.objective.exact(P, h), trivial_bound(self.objective)
+        return State(P=P, h=h, smoothing=smoothing, point=(P, h), upper=upper, lower=lower)
 
     def _largest(self, P: Array) -> Array:
         """Return the ``most`` largest columns of P."""
@@ -172,13 +166,13 @@ class Descent:
             elif state.move == "grow":
                 state.P = self._grown(state, certificate)
         h, value = self.objective.without_metric()
-        if value <= state.value:
+        if value <= state.upper:
             state.P, state.h = np.zeros((len(state.P), 1)), h
-            state.value, state.best = value, (state.P, h)
+            state.upper, state.point = value, (state.P, h)
             if state.residual is not None:
                 state.residual = self._residual(state, self._certify(state.P, h, state.smoothing))
         self.objective.close()
-        log.debug("%s after %d steps, objective %.6g, bound %.6g", state.move, state.n_iter, state.value, state.bound)
+        log.debug("%s after %d steps, objective %.6g, bound %.6g", state.move, state.n_iter, state.upper, state.lower)
         return state
 
     # -- one run of L-BFGS ---------------------------------------------------------------------------------------
@@ -186,19 +180,23 @@ class Descent:
     def _descend(self, state: State) -> DualBound:
         """Run L-BFGS at one smoothing and rank until a decision is made."""
         shape, smoothing = state.P.shape, state.smoothing
-        steps, last = 0, np.inf
+        steps, last, value, rest = 0, np.inf, np.inf, np.inf
         certificate: DualBound | None = None
 
         inside = self._support(state.P)
 
         def evaluate(x: Array) -> tuple[float, Array]:
+            nonlocal value, rest
             state.evaluations += 1
             value, gradient, slope = self.objective(x[:-1].reshape(shape), float(x[-1]), smoothing)
-            return value, np.append((gradient * inside).ravel(), slope)
+            gradient = (gradient * inside).ravel()
+            # a norm, because the largest entry would depend on the basis
+            rest = max(float(np.linalg.norm(gradient)), abs(slope) * (x[-1] > 0 or slope < 0))
+            return value, np.append(gradient, slope)
 
-        def watch(x: Array, value: float) -> bool:
+        def after(x: Array) -> bool:
             nonlocal steps, last, certificate
-            state.P, state.h, state.move = x[:-1].reshape(shape), float(x[-1]), ""
+            state.P, state.h, state.move = x[:-1].reshape(shape).copy(), float(x[-1]), ""
             state.n_iter += 1
             steps += 1
             self.step(state.n_iter, self.max_iter, gap=state.gap)
@@ -207,11 +205,14 @@ class Descent:
                 certificate = self._check(state)
                 state.move = self._decide(state, certificate, last - value, steps)
                 last = value
-            return bool(state.move)
+            return bool(state.move) or rest <= gtol
 
         state.move = ""
         gtol = GRADIENT * float(np.linalg.norm(self.objective.penalty @ state.P))
-        minimise(evaluate, np.append(state.P.ravel(), state.h), watch, gtol, self.max_iter)
+        start = np.append(state.P.ravel(), state.h)
+        least = np.append(np.full(state.P.size, -np.inf), 0.0)
+        most = EVALUATIONS * self.max_iter
+        minimize(evaluate, start, self.max_iter, after=after, memory=MEMORY, least=least, maxfun=most, maxls=30)
         if state.move and certificate is not None:
             return certificate
         # L-BFGS has converged at this smoothing and rank
@@ -234,12 +235,11 @@ class Descent:
         value = self.objective.exact(state.P, state.h)
         found = self._certify(state.P, state.h, state.smoothing)
         convex = self.objective.loss.convex
-        if value < state.value or not convex:
-            state.value, state.best = value, (state.P, state.h)
+        if value < state.upper or not convex:
+            state.upper, state.point = value, (state.P, state.h)
         if not convex:
             state.residual = self._residual(state, found)
-        state.bound = max(state.bound, found.bound)
-        state.trace.append((state.value, state.gap))
+        state.record(found.bound)
         log.debug(
             "step %d: mu %.1e, cap %.1e, rank %d, objective %.6g, dual %.6g, bound %.6g, lowest %.4g",
             *(state.n_iter, state.smoothing.mu, state.smoothing.cap, state.P.shape[1], value, found.dual, found.bound),
@@ -253,8 +253,8 @@ class Descent:
         _, gradient, slope = self.objective(P, h, state.smoothing)
         gradient = gradient * self._support(P)
         if self.most is None:
-            return residual(state.value, self.lam, P, gradient, float(found.values[0]))
-        return factor_residual(state.value, P, h, gradient, slope, self.root)
+            return residual(state.upper, self.lam, P, gradient, float(found.values[0]))
+        return factor_residual(state.upper, P, h, gradient, slope, self.root)
 
     # -- decisions -----------------------------------------------------------------------------------------------
 
@@ -263,24 +263,24 @@ class Descent:
 
         ``drop`` is the decrease of the smoothed objective since the last check, ``steps`` the length of this run.
         """
-        coarse = found.loss > SHARE * self.tol * state.value
+        coarse = found.loss > SHARE * self.tol * state.upper
         convex = self.objective.loss.convex
-        if state.gap <= self.tol * state.value and (convex or not coarse):
+        if state.gap <= self.tol * state.upper and (convex or not coarse):
             return "done"
         if state.n_iter >= self.max_iter or state.evaluations >= EVALUATIONS * self.max_iter:
             return "limit"
-        if len(state.trace) > STALE and state.trace[-STALE][1] - state.gap <= ROUNDING * state.value:
+        if len(state.trace) > STALE and state.trace[-STALE][1] - state.gap <= ROUNDING * state.upper:
             return "stuck"
-        settled = drop <= SETTLED * self.tol * state.value and not coarse
+        settled = drop <= SETTLED * self.tol * state.upper and not coarse
         if self.most is not None and settled and self._residual(state, found) <= self.tol:
             return "stationary"
         if convex and not self.objective.logistic and _cap(state.smoothing.cap, found.peak) != state.smoothing.cap:
             return "cap"
-        if coarse and (state.value - found.bound <= 3 * found.loss or drop <= SHARE * found.loss):
+        if coarse and (state.upper - found.bound <= 3 * found.loss or drop <= SHARE * found.loss):
             return "finer"
         if self.most is None and found.values[0] < -self.lam * (1 + SHARE * self.tol):
             s = self._compressed(state.P)[1]
-            slow = steps >= PATIENCE and drop <= 0.1 * self.tol * state.value
+            slow = steps >= PATIENCE and drop <= 0.1 * self.tol * state.upper
             room = np.count_nonzero(s > VANISHED * s[0]) < len(state.P)
             if room and (slow or s[-1] > 0.02 * s[0]):
                 return "grow"
@@ -288,7 +288,7 @@ class Descent:
 
     def _finer(self, state: State, found: DualBound) -> float:
         """Return the next smoothing width, no smaller than the tolerance requires."""
-        enough = 0.5 * SHARE * self.tol * state.value / max(found.loss, 1e-300)
+        enough = 0.5 * SHARE * self.tol * state.upper / max(found.loss, 1e-300)
         return state.smoothing.mu * float(np.clip(enough, FINER, 0.5))
 
     def _compressed(self, P: Array) -> tuple[Array, Array]:

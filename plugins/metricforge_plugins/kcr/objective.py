@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from metricforge.optimize import smoothed_hinge
 from metricforge.rows import Array
 from metricforge.rows.threads import in_threads, thread_pool
 
 from .pairs import Compared, Grouped, PairBlock
-from .windows import WINDOWS, hinge
+from .windows import WINDOWS
 
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
@@ -61,13 +62,13 @@ class Smoothing:
 
     def inner(self, x: Array) -> tuple[Array, Array]:
         """Return φ(x) and φ'(x)."""
-        return hinge(x, self.mu)
+        return smoothed_hinge(x, self.mu)
 
     def outer(self, x: Array) -> tuple[Array, Array]:
         """Return Ψ(x) and Ψ'(x)."""
         if self.logistic:
             return np.logaddexp(0, x), np.exp(-np.logaddexp(0, -x))
-        psi, a = hinge(x, self.width)
+        psi, a = smoothed_hinge(x, self.width)
         return self.cap * psi, self.cap * a
 
 

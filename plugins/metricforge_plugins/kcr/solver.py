@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -11,8 +10,9 @@ import numpy as np
 
 from metricforge import rows as _rows
 from metricforge.constraints import Constraint, Labels, by_first_row
-from metricforge.errors import ConvergenceWarning, InputError
+from metricforge.errors import InputError
 from metricforge.kernels import RBF, Kernel, Mixture, Standardized
+from metricforge.optimize import conclude
 from metricforge.rows import Array, check_memory
 from metricforge.solver import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.space import (
@@ -199,30 +199,21 @@ class KCR(Solver):
         descent = Descent(objective, axes.root, lam, tol, most, problem.step, blocks, self.n_components)
         spare = SPARE if pairs.count == pairs.n**2 else SPARE_SAMPLED
         state = descent.run(descent.start(discriminant(F, codes), spare))
-        L = axes.factor(state.best[0])
-        outcome = self._radius(problem, sample, maps, L, state.best[1])
+        L = axes.factor(state.point[0])
+        outcome = self._radius(problem, sample, maps, L, state.point[1])
         outcome |= {
             "lam": lam,
-            **({"lower_bound": state.bound} if loss.convex else {"window": self.window}),
+            **({"lower_bound": state.lower} if loss.convex else {"window": self.window}),
             "learned_rank": int(np.linalg.matrix_rank(L, tol=1e-3 * np.linalg.norm(L, 2))),
             "pairs": sample.pairs,
             "n_pairs": pairs.count,
             "rows_compared": pairs.n,
             "unlabelled": problem.n - problem.constraint.size,
         }
-        converged = state.gap <= tol * state.value
-        if not converged and state.move != "stationary":
-            repair = "raise max_iter or lam" if state.move == "limit" else "rounding prevents more, so raise lam"
-            warnings.warn(
-                f"kcr stopped after {state.n_iter} steps with a gap of {state.gap / state.value:.2%} of the objective, "
-                f"above tol={tol:g}; {repair}, or set a larger tol",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
         return Solution(
             kernel=_learned(maps, L),
-            status=_status(state, converged, loss.convex),
-            objective=state.value,
+            status=_status(state, tol, loss.convex),
+            objective=state.upper,
             certificate=_certificate(state),
             n_iter=state.n_iter,
             trace=tuple(state.trace),
@@ -372,16 +363,19 @@ def _learned(maps: tuple[FeatureMap, ...], L: Array) -> Kernel:
     return parts[0] if len(parts) == 1 else Mixture(tuple(parts), (1.0,) * len(parts))
 
 
-def _status(state: State, converged: bool, convex: bool) -> Status:
-    if converged or state.move == "stationary":
+def _status(state: State, tol: float, convex: bool) -> Status:
+    converged, limited = state.within(tol), state.move == "limit"
+    if state.move == "stationary" or (converged and not convex):
         return Status.OPTIMAL if converged and convex else Status.STATIONARY
-    return Status.ITERATION_LIMIT if state.move == "limit" else Status.STALLED
+    ended = f"after {state.n_iter} steps with a gap of {state.gap / state.upper:.2%} of the objective"
+    repair = "raise max_iter or lam" if limited else "rounding prevents more, so raise lam"
+    return conclude("kcr", converged, limited, f"{ended}, above tol={tol:g}", f"{repair}, or set a larger tol")
 
 
 def _certificate(state: State) -> Certificate:
     if state.residual is None:
-        return Certificate("gap", state.gap, abs(state.value), DEFINITION)
-    return Certificate("gradient", state.gap, abs(state.value), STATIONARITY)
+        return Certificate("gap", state.gap, abs(state.upper), DEFINITION)
+    return Certificate("gradient", state.gap, abs(state.upper), STATIONARITY)
 
 
 def _notes(outcome: dict[str, Any], sample: Sample, labels: Labels) -> tuple[str, ...]:

@@ -6,16 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from metricforge.optimize import smoothed_hinge
 from metricforge.rows import Array
 
 FARTHEST = 1e150
 """Powers of squared distances are limited to this."""
-
-
-def hinge(x: Array, width: float) -> tuple[Array, Array]:
-    """Return max over 0 <= b <= 1 of b x + width b (1 − b) / 2, a smoothed [x]₊, and its derivative b."""
-    b = np.clip(0.5 + x / width, 0.0, 1.0)
-    return b * x + 0.5 * width * b * (1 - b), b
 
 
 def gaussian(D: Array, mu: float, d: int) -> tuple[Array, Array]:
@@ -26,7 +21,7 @@ def gaussian(D: Array, mu: float, d: int) -> tuple[Array, Array]:
 
 def epanechnikov(D: Array, mu: float, d: int) -> tuple[Array, Array]:
     """Return [1 − D]₊ smoothed over μ, and minus its slope."""
-    return hinge(1 - D, mu)
+    return smoothed_hinge(1 - D, mu)
 
 
 def cauchy(D: Array, mu: float, d: int) -> tuple[Array, Array]:
