@@ -31,7 +31,7 @@ def run(quick: bool = False) -> Table:
     import polars as pl
     from pyarrow import csv
 
-    from metricforge.tables import Choices, arrow, read, read_prepared
+    from metricforge.tables import Choices, read, read_prepared
 
     n, d = (2000, 20) if quick else (100_000, 20)
     rng = np.random.default_rng(0)
@@ -43,31 +43,21 @@ def run(quick: bool = False) -> Table:
         lines = [",".join(map(repr, row)) + f",{'abc'[kind]}" for row, kind in zip(X.tolist(), kinds, strict=True)]
         path.write_text("\n".join([",".join([*names, "class"]), *lines]) + "\n")
         one = csv.ReadOptions(use_threads=False)
-        installed = arrow.installed
-
-        def careful() -> Any:
-            arrow.installed = lambda name: False
-            try:
-                return read(path, extra=["class"]).rows
-            finally:
-                arrow.installed = installed
-
         readers = {
             "pandas": lambda: pd.read_csv(path)[names].to_numpy(),
             "metricforge, read": lambda: read(path, extra=["class"]).rows,
             "metricforge, read_prepared": lambda: read_prepared(path, Choices(), extra=["class"]).rows,
-            "metricforge without pyarrow": careful,
             "pyarrow": lambda: csv.read_csv(path, one).select(names).to_pandas().to_numpy(),
             "polars (POLARS_MAX_THREADS=1)": lambda: pl.read_csv(path).select(names).to_numpy(),
             "np.loadtxt": lambda: np.loadtxt(path, delimiter=",", skiprows=1, usecols=range(d)),
         }
         base = 0.0
         for name, call in readers.items():
-            seconds, found = cpu(call, 1 if "without" in name or "loadtxt" in name else 5)
+            seconds, found = cpu(call, 1 if "loadtxt" in name else 5)
             base = base or seconds
             table.add(name, seconds, seconds / base, "yes" if np.array_equal(found, X) else "no")
     table.notes += [
-        f"{n:,} × {d} numbers and a column of labels; CPU time, least of 5 (of 1 for the last and without pyarrow)",
+        f"{n:,} × {d} numbers and a column of labels; CPU time, least of 5 (of 1 for the last)",
         "the goal is at most 1.5 times pandas",
     ]
     return table

@@ -38,7 +38,7 @@ from .space import (
     parts_of,
     principal_axes,
 )
-from .tables.origin import Origin
+from .tables.preparation import Origin
 from .validation import one_of, plural, shown, whole_number
 
 __all__ = ["Metric", "Report", "load"]

@@ -94,7 +94,8 @@ HEAVY = {
         "nca.loops",
     },
     "matplotlib": {"reports.figures"},
-    "pyarrow": {"distributed.storage", "tables.arrow"},
+    "pandas": {"evaluation", "tables.delimited"},
+    "pyarrow": {"distributed.storage"},
     "zarr": {"distributed.storage"},
     "psutil": {"rows.memory"},
     "onnx": {"adapters"},
@@ -289,7 +290,7 @@ def python(code):
     return json.loads(done.stdout)
 
 
-HEAVY_MODULES = ["numba", "dask", "distributed", "highspy", "pynndescent", "primme", "matplotlib", "sklearn"]
+HEAVY_MODULES = ["numba", "dask", "distributed", "highspy", "pynndescent", "primme", "matplotlib", "pandas", "sklearn"]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from ..errors import InputError
 from ..metric import Metric, load
 from ..space import check_memory
 from ..tables import Table, as_text, check_output, read, read_again, write
-from ..tables.origin import Origin
+from ..tables.preparation import Origin
 from .output import write_json, write_line
 from .settings import check_not_input, dialect_of
 

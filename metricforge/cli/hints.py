@@ -14,11 +14,9 @@ from ..constraints import Constraint
 from ..errors import InputError
 from ..registry import Entry, registry
 from ..rows import hold
-from ..tables.formats import all_columns, existing, is_table, read_column
+from ..tables.formats import all_columns, existing, is_table, read_column, read_relations
 from ..tables.preparing import read_prepared
-from ..tables.relations import read_relations
-from ..tables.sources import Dialect
-from ..tables.table import Table
+from ..tables.table import Dialect, Table
 from ..validation import nearest
 from .settings import Run, option_names
 

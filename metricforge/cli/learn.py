@@ -22,8 +22,7 @@ from ..metric import Metric
 from ..reports import page as report
 from ..reports.figures import MISSING, installed
 from ..resolve import declared_methods, find_kernel
-from ..tables.origin import Origin
-from ..tables.preparation import ALL_COLUMNS, AS_THEY_ARE
+from ..tables.preparation import ALL_COLUMNS, AS_THEY_ARE, Origin
 from ..tables.table import Table, row_counters
 from ..tasks import Score, held_out
 from ..validation import plural

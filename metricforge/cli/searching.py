@@ -19,7 +19,7 @@ from .. import rows as _rows
 from ..errors import InputError
 from ..metric import EXACT_NEIGHBORS, Metric
 from ..registry.progress import progress
-from ..tables.origin import Origin
+from ..tables.preparation import Origin
 from ..tables.table import Table
 from ..validation import number
 from .apply import ids_of, loaded, origin_of, output, read_for

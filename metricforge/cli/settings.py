@@ -27,7 +27,7 @@ from ..files.untrusted import check_regular
 from ..kernels.notation import parse_value
 from ..tables.preparation import MISSING
 from ..tables.preparing import Choices
-from ..tables.sources import STANDARD_INPUT, Dialect
+from ..tables.table import STANDARD_INPUT, Dialect
 from ..validation import nearest, one_of
 
 if TYPE_CHECKING:

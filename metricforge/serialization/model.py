@@ -38,8 +38,7 @@ from ..registry import registry
 from ..rows import check_memory, is_dask, is_sparse
 from ..solver import Certificate
 from ..space import FeatureMap, Stacked
-from ..tables.origin import Origin
-from ..tables.preparation import Preparation
+from ..tables.preparation import Origin, Preparation
 
 FORMAT = 3
 KINDS = ("kernel", "solver", "constraint")

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 from ..names import attributes
 
 if TYPE_CHECKING:
-    from .formats import read, read_column
+    from .formats import read, read_column, read_relations
     from .preparing import Choices, read_again, read_prepared
-    from .relations import read_relations
-    from .sources import Dialect
-    from .table import Selection, Table
+    from .table import Dialect, Selection, Table
     from .writing import as_text, check_output, write
 
 _HOME = {
     "Choices": "preparing",
-    "Dialect": "sources",
+    "Dialect": "table",
     "Selection": "table",
     "Table": "table",
     "as_text": "writing",
@@ -25,7 +23,7 @@ _HOME = {
     "read_again": "preparing",
     "read_column": "formats",
     "read_prepared": "preparing",
-    "read_relations": "relations",
+    "read_relations": "formats",
     "write": "writing",
 }
 

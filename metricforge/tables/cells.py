@@ -1,11 +1,14 @@
-"""Cells of a table: what is a number, what is missing, and the error messages for the rest."""
+"""Cells and columns of a table as they are in the file: numbers, texts, missing cells, and the error messages."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +23,8 @@ MISSING = {"?", "-", "na", "n/a", "nan", "null"}
 BOOLEAN = {"true": "1", "yes": "1", "false": "0", "no": "0"}
 """Numbers for the cells of a column that holds nothing else."""
 
+TEXT_BYTES = 150
+"""Memory of a short text with its entry in a dictionary, in bytes."""
 LONG = 256
 """Characters from which texts are Python objects: an array of strings has the width of its longest one in every row."""
 
@@ -110,12 +115,12 @@ def check_cell(cell: Any, name: str, where: str, path: Path, selection: Selectio
         raise InputError(f"{at} {f'holds {text!r}' if text else 'is empty'}; {_either(*repairs)}")
 
 
-def check_text(row: dict[str, str], line: int, path: Path, selection: Selection) -> None:
-    """Raise if several cells of a line are text: one message with one repair for all of them."""
+def check_text(row: dict[str, str], where: str, path: Path, selection: Selection) -> None:
+    """Raise if several cells of a row are text: one message with one repair for all of them."""
     texts = [name for name, cell in row.items() if not (is_missing(cell) or is_number(cell) or has_comma(cell.strip()))]
     if len(texts) > 1:
         raise InputError(
-            f"{quoted(path)}, line {line}: columns {', '.join(map(repr, texts))} hold text (first "
+            f"{quoted(path)}, {where}: columns {', '.join(map(repr, texts))} hold text (first "
             f"{_clipped(row[texts[0]].strip())!r}); {_instead_of_text(texts, selection)}"
         )
 
@@ -149,3 +154,178 @@ def _either(*repairs: str) -> str:
 
 def _clipped(text: str, most: int = 40) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+# ------------------------------------------------------------------------------------------------------------ columns
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """A column of text.
+
+    Attributes
+    ----------
+    codes : (n,) int array
+        The number of each row's text.
+    texts : tuple of str
+        The distinct texts as they are written in the file.
+    """
+
+    codes: Array
+    texts: tuple[str, ...]
+
+    @classmethod
+    def of(cls, cells: Sequence[str]) -> Texts:
+        """Build from the cells of a column."""
+        growing = GrowingTexts()
+        growing.add(cells)
+        return growing.texts()
+
+    def values(self) -> Array:
+        """Return the column as `as_values` does: integers, floats or strings."""
+        return as_values(self.texts)[self.codes]
+
+    def without(self, marks: Collection[str]) -> Texts:
+        """Return the column with empty cells in the place of these texts."""
+        return Texts(self.codes, tuple("" if text.strip() in marks else text for text in self.texts))
+
+    def counts(self) -> Array:
+        """Return how many rows have each text."""
+        return np.bincount(self.codes, minlength=len(self.texts))
+
+    def first_row(self, code: int) -> int:
+        """Return the first row that has a text."""
+        return int(np.argmax(self.codes == code))
+
+
+class GrowingTexts:
+    """A column of text that is read block by block; a text that occurs often is kept once."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._codes: list[Array] = []
+        self.nbytes = 0
+
+    def add(self, cells: Sequence[str]) -> None:
+        """Append the cells of a block."""
+        numbers, before = self._numbers, len(self._numbers)
+        self._codes.append(np.array([numbers.setdefault(cell, len(numbers)) for cell in cells], dtype=np.int64))
+        new = islice(reversed(numbers), len(numbers) - before)
+        self.nbytes += 8 * len(cells) + sum(TEXT_BYTES + len(text) for text in new)
+
+    def texts(self) -> Texts:
+        """Return the whole column."""
+        codes = np.concatenate(self._codes) if self._codes else np.empty(0, dtype=np.int64)
+        return Texts(codes, tuple(self._numbers))
+
+
+def as_numbers(column: Texts, thousands: str | None = None, *, boolean: bool = False) -> Array:
+    """Return texts as numbers: NaN where a cell is missing, inf where it is no finite number."""
+    found = np.full(len(column.texts), np.inf)
+    for i, text in enumerate(map(str.strip, column.texts)):
+        if is_missing(text):
+            found[i] = np.nan
+        elif boolean:
+            found[i] = float(BOOLEAN.get(text.lower(), "inf"))
+        else:
+            number = text if thousands is None else text.replace(thousands, "")
+            try:
+                found[i] = float(number) if "_" not in number else np.inf
+            except ValueError:
+                continue
+    found[np.isneginf(found)] = np.inf
+    return found[column.codes]
+
+
+def as_texts(values: Array) -> Texts:
+    """Return a column of numbers as text: 3 for 3.0, nothing for NaN."""
+    distinct, codes = np.unique(np.asarray(values, dtype=np.float64), return_inverse=True)
+    shown = ("" if np.isnan(v) else str(int(v)) if v == int(v) else repr(v) for v in distinct.tolist())
+    return Texts(codes, tuple(shown))
+
+
+def numbers_in(marks: Sequence[str]) -> list[float]:
+    """Return the numbers among the marks of missing cells."""
+    return [float(mark) for mark in marks if is_number(mark)]
+
+
+@dataclass(frozen=True, eq=False)
+class RawTable:
+    """The columns of a table.
+
+    Attributes
+    ----------
+    path : Path
+    selection : Selection
+        The columns that were asked for.
+    n : int
+        The number of rows.
+    columns : dict of str to (n,) float array with NaN for missing cells, (n,) datetime64 array, or Texts
+    extra : dict of str to (n,) array
+        As in `Table`.
+    named : bool
+        Whether the file itself names its columns.
+    matrix : (n, k) array or None
+        All columns in order as one array, where they are numbers.
+    locate : callable
+        ``locate(row, column)`` returns where a cell is ("line 12") and what is written there.
+    """
+
+    path: Path
+    selection: Selection
+    n: int
+    columns: dict[str, Any]
+    extra: dict[str, Array]
+    named: bool
+    locate: Callable[[int, str], tuple[str, str]]
+    matrix: Array | None = None
+
+    def without_marks(self) -> RawTable:
+        """Return the table with missing cells in the place of the marks that the dialect names, in all columns."""
+        marks = self.selection.dialect.missing_values
+        if not marks:
+            return self
+        numbers = numbers_in(marks)
+        columns = dict(self.columns)
+        for name, column in columns.items():
+            if isinstance(column, Texts):
+                columns[name] = column.without(marks)
+            elif column.dtype.kind == "f" and numbers:
+                column[np.isin(column, numbers)] = np.nan  # in place: the columns may be parts of the matrix
+        extra = {name: _unmarked(values, marks, numbers) for name, values in self.extra.items()}
+        return replace(self, columns=columns, extra=extra)
+
+    @cached_property
+    def is_finite(self) -> bool:
+        """Whether all columns are numbers, and none is missing or infinite."""
+        return self.matrix is not None and bool(np.isfinite(self.matrix).all())
+
+    @property
+    def shown(self) -> str:
+        """The file as it is written in messages."""
+        return quoted(self.path)
+
+    def refuse(self, row: int, name: str) -> NoReturn:
+        """Raise the error message for a cell that is not a number."""
+        where, cell = self.locate(row, name)
+        marks, number = self.selection.dialect.missing_values, with_point(cell.strip())
+        if cell.strip() in marks or (is_number(number) and float(number) in numbers_in(marks)):
+            raise InputError(
+                f"{self.shown}, {where}: column {name!r} holds {cell.strip()!r}, which stands for a missing cell here; "
+                "fill it in, or remove the row"
+            )
+        check_cell(cell, name, where, self.path, self.selection)
+        raise InputError(f"{self.shown}, {where}: column {name!r} holds {cell.strip()!r}, which is not a number")
+
+
+def _unmarked(values: Array, marks: Sequence[str], numbers: Sequence[float]) -> Array:
+    """Return the values of a column with None in the place of marks."""
+    if values.dtype.kind in "fiu":
+        gone = np.isin(values, numbers)
+    else:
+        gone = np.array([isinstance(value, str) and value.strip() in marks for value in values.tolist()], dtype=bool)
+    if not gone.any():
+        return values
+    found = values.astype(object)
+    found[gone] = None
+    return found

@@ -23,24 +23,33 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .. import rows as _rows
+from ..constraints import Constraint
 from ..distributed import storage
 from ..errors import InputError, MemoryBudgetError
 from ..files.untrusted import as_csr, check_archive, check_array_size, check_regular
 from ..rows import check_memory
-from .cells import as_values, check_array, check_cell
-from .dialect import read_columns, read_text
-from .raw import RawTable
-from .sources import COMPRESSED, STANDARD_INPUT, Dialect, extension
-from .table import Selection, Table, check_columns, feature_names, quoted
-from .texts import Texts
+from .cells import RawTable, Texts, as_values, check_array, check_cell
+from .delimited import read_columns, read_text
+from .table import (
+    COMPRESSED,
+    STANDARD_INPUT,
+    Dialect,
+    Selection,
+    Table,
+    check_columns,
+    extension,
+    feature_names,
+    quoted,
+)
 
 Array = NDArray[Any]
+C = TypeVar("C", bound=Constraint)
 
 
 def read(
@@ -126,6 +135,36 @@ def all_columns(path: Path, dialect: Dialect | None = None) -> dict[str, Array]:
     return read_columns(path, dialect)
 
 
+def read_relations(path: str | os.PathLike[str], kind: type[C], n: int) -> C:
+    """Read a file with one relation per line over ``n`` rows of data, counted from 0.
+
+    The kind names its columns: ``table_columns`` and ``optional_columns``.  A file without column names is read by
+    position.
+    """
+    path = existing(path)
+    columns = _named(all_columns(path), kind.table_columns, kind.optional_columns, path)
+    try:
+        return kind.from_table(columns, n)
+    except InputError as error:
+        raise InputError(f"{quoted(path)}: {error}") from None
+
+
+def _named(
+    columns: dict[str, Array], needed: tuple[str, ...], optional: tuple[str, ...], path: Path
+) -> dict[str, Array]:
+    """Return columns by lower-case name; by position if the file has no names."""
+    found = {name.lower(): values for name, values in columns.items()}
+    if list(found) == [str(p) for p in range(len(found))]:
+        found = dict(zip((*needed, *optional), found.values(), strict=False))
+    missing = [name for name in needed if name not in found]
+    if missing:
+        raise InputError(
+            f"{quoted(path)} has no column {missing[0]!r}, only {', '.join(map(repr, found))}; "
+            f"it needs {', '.join(needed)}" + (f" and may have {', '.join(optional)}" if optional else "")
+        )
+    return found
+
+
 def is_table(name: str) -> bool:
     """Return whether a name is that of a file which `read` takes."""
     return extension(Path(name)) in READERS and Path(name).is_file()
@@ -168,7 +207,7 @@ def _read_parquet(path: Path, selection: Selection) -> Table:
 
 
 def raw_parquet(path: Path, selection: Selection, chosen: Sequence[str], texts: frozenset[str]) -> RawTable:
-    """Read the columns of a Parquet file as they are; the parameters are those of `dialect.raw_text`."""
+    """Read the columns of a Parquet file as they are; the parameters are those of `delimited.raw_text`."""
     found = _parquet_values(path)
     check_columns(chosen, list(found), path)
     features = feature_names(list(found), selection, path, named=True)

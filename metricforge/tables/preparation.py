@@ -1,21 +1,21 @@
-"""What was done to the columns of a table so that a metric can use them; the metric keeps it for later files."""
+"""What a metric keeps of the table that it was learned from: how columns became numbers, and what rows are called."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..constraints import Labels
 from ..errors import InputError
 from ..rows import check_memory
 from ..validation import one_of, plural
-from .cells import BOOLEAN, is_missing
-from .dates import STYLES, as_days
-from .raw import RawTable
-from .texts import Texts
+from .cells import RawTable, Texts, as_numbers, as_texts, is_missing
 
 Array = NDArray[Any]
 
@@ -28,6 +28,17 @@ ALL_COLUMNS = "all columns"
 """The name under which `Preparation.describe` says what holds for every column."""
 SHOWN = 5
 """Levels and columns that a sentence names."""
+STYLES = {
+    "iso": "2024-01-31",
+    "year first": "2024/01/31",
+    "dotted": "31.01.2024",
+    "day first": "31/01/2024",
+    "month first": "01/31/2024",
+}
+"""The ways in which dates are read, with an example of each."""
+FORMATS = {"year first": "%Y/%m/%d", "dotted": "%d.%m.%Y", "day first": "%d/%m/%Y", "month first": "%m/%d/%Y"}
+ISO = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?")
+DAY = 86_400.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +59,7 @@ class Preparation:
     levels : mapping of str to tuple of str
         The levels of every category; each is one column of 0 and 1.
     dates : mapping of str to str
-        The style of every date, as in `metricforge.tables.dates`.
+        The style of every date, one of `STYLES`.
     thousands : mapping of str to str
         The character between groups of digits, for the columns that have one.
     left_out : mapping of str to str
@@ -209,31 +220,6 @@ class Prepared:
     notes: tuple[str, ...]
 
 
-def as_numbers(column: Texts, thousands: str | None = None, *, boolean: bool = False) -> Array:
-    """Return texts as numbers: NaN where a cell is missing, inf where it is no finite number."""
-    found = np.full(len(column.texts), np.inf)
-    for i, text in enumerate(map(str.strip, column.texts)):
-        if is_missing(text):
-            found[i] = np.nan
-        elif boolean:
-            found[i] = float(BOOLEAN.get(text.lower(), "inf"))
-        else:
-            number = text if thousands is None else text.replace(thousands, "")
-            try:
-                found[i] = float(number) if "_" not in number else np.inf
-            except ValueError:
-                continue
-    found[np.isneginf(found)] = np.inf
-    return found[column.codes]
-
-
-def as_texts(values: Array) -> Texts:
-    """Return a column of numbers as text: 3 for 3.0, nothing for NaN."""
-    distinct, codes = np.unique(np.asarray(values, dtype=np.float64), return_inverse=True)
-    shown = ("" if np.isnan(v) else str(int(v)) if v == int(v) else repr(v) for v in distinct.tolist())
-    return Texts(codes, tuple(shown))
-
-
 def _unseen(name: str, levels: Sequence[str], rows: int) -> str:
     which = f"{'level' if len(levels) == 1 else 'levels'} {_listed(levels)}"
     return f"column {name!r}: the metric has not seen the {which}; in {plural(rows, 'row')} all its columns are 0"
@@ -241,3 +227,140 @@ def _unseen(name: str, levels: Sequence[str], rows: int) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:SHOWN]) + (f", … ({len(names)} in all)" if len(names) > SHOWN else "")
+
+
+# --------------------------------------------------------------------------------------------------------------- dates
+
+
+def style_of(texts: Sequence[str]) -> str | None:
+    """Return the style in which all texts are dates, "unclear" if two styles fit, None if they are no dates."""
+    known = [text.strip() for text in texts if not is_missing(text)]
+    if not known:
+        return None
+    fitting = [style for style in STYLES if all(_day(text, style) is not None for text in known)]
+    if len(fitting) > 1:
+        return "unclear"
+    return fitting[0] if fitting else None
+
+
+def as_days(column: Any, style: str) -> Array:
+    """Return dates as days: NaN where a cell is missing, inf where it is no date of this style."""
+    if isinstance(column, Texts):
+        found = [_day(text.strip(), style) if not is_missing(text) else np.nan for text in column.texts]
+        return np.array([np.inf if day is None else day for day in found])[column.codes]
+    values = np.asarray(column)
+    if values.dtype.kind != "M":
+        return np.where(np.isnan(values), np.nan, np.inf)  # numbers where dates should be
+    days: Array = values.astype("datetime64[us]").astype(np.float64) / (DAY * 1e6)
+    days[np.isnat(values)] = np.nan
+    return days
+
+
+def _day(text: str, style: str) -> float | None:
+    """Return a date as days since 1970-01-01; None if it is no date of this style."""
+    if style == "iso" and not ISO.fullmatch(text):
+        return None
+    try:
+        moment = datetime.fromisoformat(text) if style == "iso" else datetime.strptime(text, FORMATS[style])
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() / DAY
+    except (ValueError, OverflowError):
+        return None
+
+
+# -------------------------------------------------------------------------------------------------------------- origin
+
+
+def _nothing() -> Array:
+    return np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """The table that a metric was learned from.
+
+    Parameters
+    ----------
+    preparation : Preparation or None
+        How its columns became numbers; None if they were numbers.
+    label : str
+        The name of the column of labels; "" if there is none.
+    codes : (n,) int array
+        The number of each training row's class, -1 for none; empty if there are no labels.
+    classes : array
+        The classes.
+    id : str
+        The name of the column of identifiers; "" if there is none.
+    ids : (n,) array of str
+        The identifiers of the training rows; empty if there are none.
+    numbers : (n,) int array
+        The row of the file that each training row was; empty if they are all rows in order.
+    """
+
+    preparation: Preparation | None = None
+    label: str = ""
+    codes: Array = field(default_factory=_nothing)
+    classes: Array = field(default_factory=_nothing)
+    id: str = ""
+    ids: Array = field(default_factory=_nothing)
+    numbers: Array = field(default_factory=_nothing)
+
+    def __post_init__(self) -> None:
+        for name in ("codes", "classes", "ids", "numbers"):
+            if np.ndim(getattr(self, name)) != 1:
+                raise InputError(f"{name} of the table must be a list")
+        for name in ("codes", "numbers"):
+            if getattr(self, name).dtype.kind not in "iu":
+                raise InputError(f"{name} of the table must be whole numbers")
+        if len(self.codes) and not -1 <= self.codes.min() <= self.codes.max() < len(self.classes):
+            raise InputError("a label of the table is of no class")
+
+    @classmethod
+    def of(
+        cls, preparation: Preparation | None, *, kept: Array | None, label: Any = None, identifiers: Any = None
+    ) -> Origin:
+        """Build from columns.
+
+        Parameters
+        ----------
+        preparation : Preparation or None
+        kept : row numbers, or None for all
+        label, identifiers : (name of the column, values), or None
+        """
+        found = cls(preparation, numbers=_nothing() if kept is None else kept)
+        if label is not None:
+            labels = Labels(label[1])
+            classes = np.asarray(labels.classes)
+            if classes.dtype == object:  # numbers too large for NumPy, for instance
+                classes = np.array([str(value) for value in classes.tolist()])
+            found = replace(found, label=label[0], codes=labels.codes, classes=classes)
+        if identifiers is not None:
+            texts = np.empty(len(identifiers[1]), dtype=object)
+            texts[:] = ["" if value is None else str(value) for value in np.asarray(identifiers[1]).tolist()]
+            found = replace(found, id=identifiers[0], ids=texts)
+        return found
+
+    def check(self, n: int) -> None:
+        """Raise unless everything that is said about rows is said about n rows."""
+        for name in ("codes", "ids", "numbers"):
+            if len(getattr(self, name)) not in (0, n):
+                raise InputError(f"{name} of the table is about {len(getattr(self, name))} rows, not {n}")
+
+    def without_rows(self) -> Origin:
+        """Return what stays true when the training rows change: the preparation."""
+        return Origin(self.preparation)
+
+    def labels_of(self, rows: Array) -> Array | None:
+        """Return the labels of training rows, None for a row without one; None if there are no labels."""
+        if not len(self.codes):
+            return None
+        codes = self.codes[rows]
+        names = np.array([*self.classes.tolist(), None], dtype=object)  # -1 is the last
+        return np.asarray(names[codes])
+
+    def ids_of(self, rows: Array) -> Array | None:
+        """Return the identifiers of training rows; None if there are none."""
+        return self.ids[rows] if len(self.ids) else None
+
+    def numbers_of(self, rows: Array) -> Array:
+        """Return the numbers that training rows have in their file."""
+        return self.numbers[rows] if len(self.numbers) else rows

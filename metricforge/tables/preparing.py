@@ -13,15 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from .cells import BOOLEAN, GROUPED, check_cell, is_missing
-from .dates import STYLES, as_days, style_of
-from .dialect import raw_text
+from .cells import BOOLEAN, GROUPED, RawTable, Texts, as_numbers, as_texts, check_cell, is_missing
+from .delimited import raw_text
 from .formats import TEXT, existing, raw_parquet, read, reading
-from .preparation import Preparation, as_numbers, as_texts
-from .raw import RawTable
-from .sources import Dialect, extension
-from .table import Selection, Table, check_columns, without_name
-from .texts import Texts
+from .preparation import STYLES, Preparation, as_days, style_of
+from .table import Dialect, Selection, Table, check_columns, extension, without_name
 
 Array = NDArray[Any]
 

@@ -15,7 +15,7 @@ from metricforge.cli.settings import choices_of, listed
 from metricforge.errors import InputError
 from metricforge.tables.formats import all_columns, existing
 from metricforge.tables.preparing import read_prepared
-from metricforge.tables.sources import STANDARD_INPUT
+from metricforge.tables.table import STANDARD_INPUT
 from metricforge.validation import nearest
 
 from .cards import Cards

@@ -16,7 +16,7 @@ from metricforge_cases.tables import X, put
 
 from metricforge.distributed import storage
 from metricforge.errors import InputError, MemoryBudgetError
-from metricforge.tables import arrow, dialect, read, read_column
+from metricforge.tables import read, read_column
 from metricforge.tables.table import row_counters
 
 
@@ -154,16 +154,6 @@ def test_the_names_of_50_000_parquet_columns_are_compared_in_seconds(tmp_path):
     start = time.process_time()
     assert list(storage.parquet_columns(tmp_path / "wide.parquet")) == WIDE
     assert time.process_time() - start < 10
-
-
-def test_a_wide_table_is_read_in_blocks_of_few_lines(tmp_path, monkeypatch):
-    monkeypatch.setattr(arrow, "installed", lambda name: False)
-    monkeypatch.setattr(dialect, "BLOCK_CELLS", 5)
-    np.testing.assert_array_equal(read(put(tmp_path / "d.csv", "a,b\n1,2.5\n3,-4\n0,0.001\n")).rows, X)
-    blocks = []
-    monkeypatch.setattr(dialect, "as_finite", lambda cells: blocks.append(len(cells)) or np.zeros((len(cells), 2)))
-    assert read(tmp_path / "d.csv").rows.shape == (3, 2)
-    assert blocks == [2, 1]
 
 
 BAD = {

@@ -13,11 +13,10 @@ from metricforge_cases.tables import put
 
 import metricforge as mf
 from metricforge.errors import InputError, ModelFileError
-from metricforge.tables import Choices, Dialect, arrow, read_again, read_prepared, sources
-from metricforge.tables.dates import as_days, style_of
-from metricforge.tables.origin import Origin
-from metricforge.tables.preparation import Preparation
-from metricforge.tables.texts import Texts
+from metricforge.tables import Choices, Dialect, read_again, read_prepared
+from metricforge.tables.cells import Texts
+from metricforge.tables.preparation import Origin, Preparation, as_days, style_of
+from metricforge.tables.table import standard_input
 
 BIRDS = """\
 id,kind,island,bill,mass,tagged,seen,count
@@ -30,12 +29,6 @@ id,kind,island,bill,mass,tagged,seen,count
 """
 
 
-@pytest.fixture(params=["pyarrow", "cell by cell"])
-def reader(request, monkeypatch):
-    if request.param != "pyarrow":
-        monkeypatch.setattr(arrow, "installed", lambda name: False)
-
-
 @pytest.fixture
 def birds(tmp_path):
     return put(tmp_path / "birds.csv", BIRDS)
@@ -45,7 +38,6 @@ def described(table):
     return dict(table.preparation.describe())
 
 
-@pytest.mark.usefixtures("reader")
 def test_every_kind_of_column_becomes_numbers(birds):
     table = read_prepared(birds, Choices(), extra=["kind", "id"])
     assert table.names == ("island=North", "island=South", "bill", "mass", "tagged", "seen", "count")
@@ -63,7 +55,6 @@ def test_every_kind_of_column_becomes_numbers(birds):
     assert said["count"] == "a number, with ',' between thousands"
 
 
-@pytest.mark.usefixtures("reader")
 def test_the_same_is_done_to_a_later_file(birds, tmp_path):
     table = read_prepared(birds, Choices(), extra=["kind", "id"])
     again = read_again(birds, table.preparation, extra=["id"])
@@ -86,7 +77,6 @@ def test_the_same_is_done_to_a_later_file(birds, tmp_path):
         (("bill", "beak"), "no column 'bill'"),
     ],
 )
-@pytest.mark.usefixtures("reader")
 def test_a_later_file_of_other_kinds_is_refused_by_its_cell(birds, tmp_path, change, said):
     preparation = read_prepared(birds, Choices(), extra=["kind", "id"]).preparation
     other = put(tmp_path / "other.csv", BIRDS.replace(*change, 1))
@@ -95,7 +85,6 @@ def test_a_later_file_of_other_kinds_is_refused_by_its_cell(birds, tmp_path, cha
     assert said in str(caught.value)
 
 
-@pytest.mark.usefixtures("reader")
 def test_missing_cells_are_filled_dropped_or_refused(birds):
     dropped = read_prepared(birds, Choices(missing="drop"), extra=["kind", "id"])
     np.testing.assert_array_equal(dropped.kept, [0, 1, 3, 4])
@@ -110,7 +99,6 @@ def test_missing_cells_are_filled_dropped_or_refused(birds):
         read_prepared(birds, Choices(missing="mean"), extra=["kind", "id"])
 
 
-@pytest.mark.usefixtures("reader")
 def test_columns_categories_and_what_is_left_out(tmp_path):
     lines = [f"{i},n{i},{i % 3},0{i % 10}/0{1 + i % 9}/2020,,{'x' if i % 2 else 'y'}" for i in range(1, 10)]
     path = put(tmp_path / "d.csv", "\n".join(["a,name,code,day,empty,kind", *lines]) + "\n")
@@ -131,7 +119,6 @@ def test_columns_categories_and_what_is_left_out(tmp_path):
         read_prepared(path, Choices(columns=("empty",)))
 
 
-@pytest.mark.usefixtures("reader")
 def test_a_word_in_a_column_of_numbers_is_not_a_category(tmp_path):
     path = put(tmp_path / "d.csv", "a,b\n" + "1,2\n" * 150 + "x,2\n")
     with pytest.raises(InputError, match=r"line 152: column 'a' holds the text 'x'; .*--categories a"):
@@ -148,7 +135,6 @@ def test_a_word_in_a_column_of_numbers_is_not_a_category(tmp_path):
         (["1'234", "2'000.5"], "'", [1234, 2000.5]),
     ],
 )
-@pytest.mark.usefixtures("reader")
 def test_thousands(tmp_path, cells, given, values):
     path = put(tmp_path / "d.csv", "a,b\n" + "".join(f'"{cell}",1\n' for cell in cells))
     table = read_prepared(path, Choices(dialect=Dialect(thousands=given)))
@@ -156,7 +142,6 @@ def test_thousands(tmp_path, cells, given, values):
     np.testing.assert_array_equal(read_again(path, table.preparation).rows, table.rows)
 
 
-@pytest.mark.usefixtures("reader")
 def test_a_comma_that_may_be_either_is_refused(tmp_path):
     path = put(tmp_path / "d.csv", 'a,b\n"1,500",1\n3,4\n5,6\n')
     with pytest.raises(InputError, match=r"write 1500 if it separates thousands, or 1\.500 if it is a decimal comma"):
@@ -170,13 +155,13 @@ def test_compressed_files_and_standard_input(birds, tmp_path, monkeypatch):
         read_prepared(tmp_path / "birds.csv.gz", Choices(), extra=["kind", "id"]).rows, wanted
     )
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(BIRDS.encode())))
-    sources.standard_input.cache_clear()
+    standard_input.cache_clear()
     np.testing.assert_array_equal(read_prepared("-", Choices(), extra=["kind", "id"]).rows, wanted)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a,b\n1,x\n2,3,4\n")))
-    sources.standard_input.cache_clear()
+    standard_input.cache_clear()
     with pytest.raises(InputError, match="standard input, line 3 has 3 cells"):
         read_prepared("-", Choices())
-    sources.standard_input.cache_clear()
+    standard_input.cache_clear()
     (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(BIRDS.encode())[:60])
     (tmp_path / "no.csv.gz").write_bytes(b"not compressed")
     for name in ("cut.csv.gz", "no.csv.gz"):
@@ -315,10 +300,7 @@ def test_an_origin_of_wrong_parts_is_refused(values, said):
 MARKED = 'a;b;kind;note\n1,5;-200;x;ok\n2,5;7;y;none\n-200,0;8;none;bad\n3,5;9;x;ok\n"-200";9;x;bad\n'
 
 
-@pytest.mark.parametrize("quick", [True, False], ids=["pyarrow", "cell by cell"])
-def test_marks_of_missing_cells_are_the_users_own(tmp_path, monkeypatch, quick):
-    if not quick:
-        monkeypatch.setattr("metricforge.tables.arrow.installed", lambda _: False)
+def test_marks_of_missing_cells_are_the_users_own(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text(MARKED)
     choices = Choices(dialect=Dialect(missing_values=("-200", "none")))
