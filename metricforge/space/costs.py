@@ -73,7 +73,7 @@ Terms = Mapping[str, float]
 
 def evaluate(terms: Terms, size: Size) -> float:
     """Return the sum of the terms for a size."""
-    return sum(factor * math.prod(getattr(size, letter) for letter in term) for term, factor in terms.items())
+    return float(sum(factor * math.prod(getattr(size, letter) for letter in term) for term, factor in terms.items()))
 
 
 def rows_seconds(size: Size) -> float:
