@@ -17,7 +17,7 @@ import numpy as np
 from . import rows as _rows
 from .constraints import Constraint, Distances
 from .errors import ConvergenceWarning, InputError, SolverError, UnknownNameError
-from .fitting import fit, relations, solve
+from .fitting import fit, make_space, relations, solve
 from .kernels import Kernel, Linear
 from .metric import Metric
 from .registry import registry
@@ -126,26 +126,35 @@ def score(
                 continue
             started = time.process_time()
             try:
-                usable = relations(inside, _rows.count(part), plan.solver.accepts, seed=seed)
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", ConvergenceWarning)  # the fit on all rows will say so
-                    solution = solve(plan, part, usable, seed=seed).solution
+                kernel, certificate = _learned(plan, part, inside, seed)
             except (InputError, SolverError) as error:
                 spent = scored[i].seconds + time.process_time() - started
                 scored[i] = Scored(plan.label, seconds=spent, failure=f"{type(error).__name__}: {error}")
                 continue
-            distances = _distances(solution.kernel, rows, seed)
+            distances = _distances(kernel, rows, seed)
             value = held_out.score(distances)
             parts = [part.share for part in held_out.satisfied(distances) if part.by_class] if balanced else []
-            assert isinstance(solution.certificate, Certificate)
             scored[i] = replace(
                 scored[i],
                 scores=(*scored[i].scores, value),
                 seconds=scored[i].seconds + time.process_time() - started,
-                certificate=solution.certificate,
+                certificate=certificate,
                 balanced=(*scored[i].balanced, *parts),
             )
     return scored
+
+
+@_rows.quiet()
+def _learned(plan: Plan, rows: Any, constraint: Constraint, seed: int) -> tuple[Kernel, Certificate | None]:
+    """Return the kernel that a plan learns from part of the rows, and its certificate; the start takes no solver."""
+    if plan.method.baseline:
+        return make_space(plan.kernel, rows, plan.rank, seed=seed).kernel, None
+    usable = relations(constraint, _rows.count(rows), plan.solver.accepts, seed=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the fit on all rows will say so
+        solution = solve(plan, rows, usable, seed=seed).solution
+    assert isinstance(solution.certificate, Certificate)
+    return solution.kernel, solution.certificate
 
 
 def _distances(kernel: Kernel, rows: Any, seed: int) -> Distances:
