@@ -23,6 +23,10 @@ class Named(Protocol):
     def name(self) -> str:
         """What users write."""
 
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The modules that it needs and that are not installed."""
+
     def load(self) -> Any:
         """Import and return the component."""
 
@@ -66,6 +70,19 @@ def check(kind: str, name: Any, own: Iterable[str], argument: str) -> None:
 def find(kind: str, name: str, own: Iterable[str], argument: str) -> Any:
     """Return the component of a kind that is registered under a name; see `check` for the parameters."""
     return _entry(kind, name, own, argument).load()
+
+
+def fastest(kind: str, own: Iterable[str], limit: float, *problem: Any) -> Named | None:
+    """Return the registered component of a kind with the least ``forecast(*problem)`` below a limit; None without one.
+
+    Components take part by an attribute ``forecast``; names that the caller compares itself are left out.
+    """
+    best = None
+    for entry in _source(kind):
+        forecast = None if entry.name in own or entry.missing else getattr(entry.load(), "forecast", None)
+        if forecast is not None and (expected := forecast(*problem)) < limit:
+            best, limit = entry, expected
+    return best
 
 
 def _entry(kind: str, name: str, own: Iterable[str], argument: str) -> Named:

@@ -33,7 +33,6 @@ SLOW = (
     "estimators",
     "methods",
     "neighbors/test_exhaustive.py",
-    "neighbors/test_nndescent.py",
     "distributed/test_cluster.py",
     "distributed/test_dask.py",
     "distributed/test_eigen.py",

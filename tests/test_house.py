@@ -81,13 +81,13 @@ DRIVERS = {"tune": {"fitting", "registry"}}
 HEAVY = {
     "dask": {"distributed.cluster", "distributed.chunks", "distributed.tasks", "distributed.storage"},
     "distributed": {"distributed.cluster", "distributed.allocation"},
-    "pynndescent": {"neighbors.nndescent"},
-    "primme": {"eigen.backends"},
+    "pynndescent": {"pynndescent.search"},
+    "primme": {"primme.solver"},
     "highspy": {"lpdesign.highs"},
     "clarabel": {"lpdesign.semidefinite"},
     "numba": {
         "neighbors.loops",
-        "neighbors.nndescent",
+        "pynndescent.search",
         "kcr.loops",
         "lmnn.loops",
         "lpdesign.gaussian",

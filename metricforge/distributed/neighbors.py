@@ -43,7 +43,7 @@ def found_on_dask(
         if found is not None:
             return found
         method = "exact"
-    elif queries is None and method == "pynndescent":
+    elif queries is None and getattr(method, "whole_rows", False):
         X = X.rechunk({0: -1})  # one index over all rows, in one task
     exact = method in ("auto", "exact", "tree", "hamming")
     # the chunks are compared in pairs, where "auto" is exact

@@ -1,4 +1,4 @@
-"""The top eigenpairs of a symmetric matrix or operator: block Lanczos, PRIMME, ARPACK, LAPACK or a solver of your own.
+"""The top eigenpairs of a symmetric matrix or operator: block Lanczos, ARPACK, LAPACK or a registered solver.
 
 A small residual shows that a pair is an eigenpair, not that it is one of the largest.  On repeated eigenvalues
 (must-link cliques, disconnected graphs) both PRIMME and ARPACK return too few copies without a warning.  Therefore the
@@ -13,7 +13,7 @@ and checked products, `contract` the types and the validation of arguments.
 from __future__ import annotations
 
 from .api import top
-from .backends import NAMES, arpack_pairs, check_name, has_primme, primme_pairs
+from .backends import NAMES, arpack_pairs, check_name
 from .columns import Block, Columns, InMemory, columns_of
 from .contract import Eigenpairs, Eigensolver, Stop
 from .lanczos import lanczos_pairs
@@ -30,9 +30,7 @@ __all__ = [
     "arpack_pairs",
     "check_name",
     "columns_of",
-    "has_primme",
     "lanczos_pairs",
     "orthonormal",
-    "primme_pairs",
     "top",
 ]

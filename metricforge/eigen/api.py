@@ -53,10 +53,11 @@ def top(
         checked on the products it returns.  An exception raised by an operator is passed on unchanged.
     k : int
         1 <= k <= n.
-    solver : {"auto", "lanczos", "primme", "arpack", "dense"}, the name of a registered eigensolver, or Eigensolver
+    solver : {"auto", "lanczos", "arpack", "dense"}, the name of a registered eigensolver, or Eigensolver
         "auto" is dense for n up to 500 or 4k.  Above that it is block Lanczos for many pairs (k >= 100, or k >= 32 with
-        a ``tol`` of at least 2e-5) and ARPACK for few; or PRIMME, if installed, for few pairs from a start ``v0`` and a
-        ``tol`` of at least 1e-4.  Every iterative solver is replaced by LAPACK when n <= 20 or n <= 2k.
+        a ``tol`` of at least 2e-5) and ARPACK for few; or a registered eigensolver that forecasts less time, as
+        "primme" does for few pairs from a start ``v0`` and a ``tol`` of at least 1e-4.  Every iterative solver is
+        replaced by LAPACK when n <= 20 or n <= 2k.
     tol : float
         Each residual ``|Av - wv|`` is at most ``tol`` times the largest absolute eigenvalue (estimated from below by
         a few Lanczos steps).  Eigenvalues then err by about ``tol`` squared over their gap.  Values below 1e-12 are

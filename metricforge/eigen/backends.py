@@ -1,8 +1,7 @@
-"""The eigensolvers, and the choice among them: PRIMME, ARPACK, LAPACK, and block Lanczos from `lanczos`."""
+"""The eigensolvers, and the choice among them: ARPACK, LAPACK, block Lanczos from `lanczos`, and registered ones."""
 
 from __future__ import annotations
 
-import functools
 import inspect
 import logging
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import names
-from ..errors import InputError, SolverError
+from ..errors import InputError
 from ..rows import is_sparse
 from .contract import Eigensolver, Floats, Solved, check_symmetric
 from .lanczos import SINGLE_TOL, lanczos_pairs
@@ -22,25 +21,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-NAMES = ("auto", "lanczos", "primme", "arpack", "dense")
+NAMES = ("auto", "lanczos", "arpack", "dense")
 """Names of the solvers in this package; plugins register further names."""
 
 _DENSE_ROWS = 500
 """Up to this n dense LAPACK is faster than an iterative solve and its check (0.05 s)."""
-_LOOSE_TOL = 1e-4
-"""For a warm start to this tolerance "auto" chooses PRIMME."""
 _MANY_LOOSE, _MANY = 32, 100
 """From this many pairs on "auto" chooses block Lanczos: at a tol of at least 2e-5, and below."""
-
-
-@functools.cache
-def has_primme() -> bool:
-    """Return whether PRIMME can be imported."""
-    try:
-        import primme  # noqa: F401
-    except ImportError:
-        return False
-    return True
 
 
 def check_name(name: Any, argument: str = "solver") -> None:
@@ -56,14 +43,7 @@ def resolve(solver: str | Eigensolver) -> str | Eigensolver | None:
         return solver
     if solver == "auto":
         return solver
-    if solver == "primme" and not has_primme():
-        raise InputError("solver 'primme' is not installed: pip install 'metricforge[primme]', or solver='auto'")
-    own: dict[str, Eigensolver | None] = {
-        "lanczos": lanczos_pairs,
-        "primme": primme_pairs,
-        "arpack": arpack_pairs,
-        "dense": None,
-    }
+    own: dict[str, Eigensolver | None] = {"lanczos": lanczos_pairs, "arpack": arpack_pairs, "dense": None}
     found: Eigensolver | None = own[solver] if solver in own else names.find("eigensolver", solver, NAMES, "solver")
     return found
 
@@ -73,10 +53,12 @@ def choose(solver: str | Eigensolver | None, n: int, k: int, tol: float, warm: b
     if isinstance(solver, str):  # "auto"
         if n <= max(_DENSE_ROWS, 4 * k):
             return None
+        faster = names.fastest("eigensolver", NAMES, 1.0, n, k, tol, warm)
+        if faster is not None:
+            found: Eigensolver = faster.load()
+            return found
         # Measured by the benchmark simplenpkl-eigen: at a loose tol the basis is float32, half as long to read.
-        if k >= (_MANY_LOOSE if tol >= 2 * SINGLE_TOL else _MANY):
-            return lanczos_pairs
-        return primme_pairs if warm and tol >= _LOOSE_TOL and has_primme() else arpack_pairs
+        return lanczos_pairs if k >= (_MANY_LOOSE if tol >= 2 * SINGLE_TOL else _MANY) else arpack_pairs
     # Krylov spaces of 2k + 1 vectors would fill the whole space.
     return None if n <= max(20, 2 * k) else solver
 
@@ -87,47 +69,6 @@ def name_of(backend: Eigensolver, solver: str | Eigensolver) -> str:
         return solver
     name: str = getattr(backend, "__name__", type(backend).__name__)
     return name.removesuffix("_pairs")
-
-
-def primme_pairs(
-    A: LinearOperator, k: int, *, tol: float, v0: Floats, stop: Callable[[], bool]
-) -> tuple[Floats, Floats]:
-    """Compute k eigenpairs by PRIMME's block Davidson method with retained vectors (GD+k).
-
-    Blocks have at least 8 vectors, because single vectors miss copies of repeated eigenvalues.  PRIMME's default method
-    JDQMR is not used: when a block breaks down on such eigenvalues, it reads uninitialised memory and multiplies NaN.
-
-    References
-    ----------
-    Stathopoulos and McCombs, ACM Trans. Math. Softw. 37(2), 2010.
-    """
-    import primme
-
-    def converged(value: float | None, vector: object, residual: float | None) -> bool:
-        # Once a limit is passed every pair counts as converged: PRIMME then returns its k best instead of an error.
-        return stop() or (residual is not None and residual <= tol)
-
-    try:
-        w, V = primme.eigsh(
-            A,
-            k,
-            which="LA",
-            tol=tol,
-            convtest=converged,
-            v0=v0,
-            method="PRIMME_DEFAULT_MIN_MATVECS",
-            maxBlockSize=primme_block(k),
-            maxiter=2**31 - 1,
-            return_unconverged=True,
-        )
-    except primme.PrimmeError as error:
-        raise SolverError(f"PRIMME failed: {error}; try solver='arpack'") from error
-    return w, V
-
-
-def primme_block(k: int) -> int:
-    """Return the number of vectors that PRIMME adds at a time (measured: 8 is fastest at k = 16, 16 at k = 64)."""
-    return min(k, max(8, k // 4))
 
 
 def arpack_pairs(

@@ -11,13 +11,13 @@ from .. import names
 from ..errors import InputError
 from ..rows import as_vectors, check_widths, draw, is_dask, is_sparse
 from ..validation import first_rows, number, whole_number
-from . import approximate, exhaustive, nndescent
+from . import approximate, exhaustive
 from .contract import Array, DistanceBlock, Found, Search
 from .exhaustive import SearchedRows
 from .partition import PLAIN
 from .scanning import GivenDistances, is_binary, largest, scan, tile_shape
 
-METHODS = ("auto", "exact", "tree", "hamming", "cells", "pynndescent")
+METHODS = ("auto", "exact", "tree", "hamming", "cells")
 """Names of the searches in this package; plugins register further names."""
 
 
@@ -44,7 +44,7 @@ def search(
         Neighbours per query, at most n (n - 1 without queries).
     queries : (q, d), of the same kind as X, or None
         The rows whose neighbours to find.
-    method : {"auto", "exact", "tree", "hamming", "cells", "pynndescent"}, the name of a registered search, or callable
+    method : {"auto", "exact", "tree", "hamming", "cells"}, the name of a registered search, or callable
         ``exact``: blocked matrix products, O(q n d) time.  ``tree``: a KD tree, for dense rows of low dimension; the
         same answer as ``exact``.  ``hamming``: rows of zeros and ones, packed into bits; the same answer, ten times as
         fast.  ``cells``: approximate; rows are grouped around centres, and each query is compared with the
@@ -52,8 +52,8 @@ def search(
         compared with the neighbours of its neighbours, in as many passes as it takes [1]_.  ``pynndescent``:
         approximate NN-descent [1]_; deterministic (one thread).  Both return exact distances.  ``auto``: the fastest of
         these by shape, nonzeros and duplicates, including the time to import and compile in a new process; always exact
-        with queries and with ``recall=1``.  A callable is called as ``method(X, k, queries=queries, seed=seed)`` and
-        must return what this function returns.
+        with queries and with ``recall=1``, and otherwise also a registered search that forecasts less time.  A callable
+        is called as ``method(X, k, queries=queries, seed=seed)`` and must return what this function returns.
     recall : float in (0, 1]
         The share of true neighbours that an approximate search by cells is to find, as estimated on a sample of rows
         (`search_with_recall` returns the estimate).
@@ -153,11 +153,11 @@ class Searcher:
         rows, X, method = self.rows, self.rows.X, self.method
         Q = X if queries is None else check_queries(queries, X)
         k = check_k(k, X.shape[0], exclude_self=queries is None)
+        if method == "auto":
+            method = _resolved(choose(rows, Q, itself=queries is None, recall=self.recall))
         if callable(method):
             found = method(X, k, queries=None if queries is None else Q, seed=self.seed)
             return check_found(found, Q.shape[0], k, X.shape[0], itself=queries is None), None
-        if method == "auto":
-            method = choose(rows, Q, itself=queries is None, recall=self.recall)
         own = np.arange(X.shape[0]) if queries is None else None
         if method == "exact":
             return exhaustive.search_rows(rows, Q, k, own), 1.0
@@ -165,9 +165,7 @@ class Searcher:
             return exhaustive.tree_search(rows, Q, k, own), 1.0
         if method == "hamming":
             return exhaustive.hamming_search(X, Q, k, own), 1.0
-        if method == "cells":
-            return approximate.cell_search(X, Q, k, own, self.recall, self.seed)
-        return nndescent.descent_search(X, Q, k, own, self.seed), None
+        return approximate.cell_search(X, Q, k, own, self.recall, self.seed)
 
 
 def search_blocks(distance_block: DistanceBlock, n: int, q: int, k: int, *, exclude_self: bool = False) -> Found:
@@ -209,7 +207,6 @@ exact = partial(search, method="exact")
 tree = partial(search, method="tree")
 hamming = partial(search, method="hamming")
 cells = partial(search, method="cells")
-descent = partial(search, method="pynndescent")
 
 
 def recall(indices: Array, X: Any, *, queries: Any | None = None, sample: int = 200, seed: int = 0) -> float:
@@ -318,8 +315,8 @@ TREE_FEATURES = 7
 at 7 features, and 2.4 s (exact: 1.9 s) at 10."""
 HAMMING_SECONDS = 2.0
 """Time on one core from which packed rows are faster in a new process: that of importing numba and loading the loop."""
-DESCENT_SECONDS = 45.0
-"""Time on one core from which NN-descent is faster in a new process: 33 s to compile, 2 to import, 4 to 10 to run."""
+LOOKED_UP = 1.0
+"""Time on one core from which registered searches are compared: finding them takes a part of a second."""
 CELLS_SECONDS = 8.0
 """Time on one core from which cells are faster than comparing all pairs: measured at 60,000 rows of 16 columns."""
 
@@ -347,12 +344,15 @@ def choose(X: Any, Q: Any, itself: bool, recall: float = 0.95) -> str:
     pair = 2 + 0.03 * d if rows.multiplies_dense else 9 + min(60.0, 10 * (X.nnz / n) ** 2 / d)
     pairs = n * Q.shape[0]
     packed = 0.5 + 0.2 * (d // 64 + 1)  # measured at 2 and at 16 words
-    approximate = itself and recall < 1  # with queries an index would be built for one use
-    if 1e-9 * pair * pairs > HAMMING_SECONDS and rows.binary and (Q is X or is_binary(Q)):
-        return "cells" if approximate and 1e-9 * packed * pairs > CELLS_SECONDS else "hamming"
-    if not approximate:
-        return "exact"
-    if not is_sparse(X) or d <= PLAIN:
-        # where squares are tiny or huge, bounds in float32 are of no use
-        return "cells" if 1e-9 * pair * pairs > CELLS_SECONDS and 1e-3 < rows.largest < 1e9 else "exact"
-    return "pynndescent" if 1e-9 * pair * pairs > DESCENT_SECONDS else "exact"
+    approximately = itself and recall < 1  # with queries an index would be built for one use
+    name, seconds = "exact", 1e-9 * pair * pairs
+    if seconds > HAMMING_SECONDS and rows.binary and (Q is X or is_binary(Q)):
+        seconds = max(HAMMING_SECONDS, 1e-9 * packed * pairs)
+        name = "cells" if approximately and seconds > CELLS_SECONDS else "hamming"
+    # where squares are tiny or huge, bounds in float32 are of no use
+    elif approximately and (not is_sparse(X) or d <= PLAIN) and seconds > CELLS_SECONDS and 1e-3 < rows.largest < 1e9:
+        name, seconds = "cells", CELLS_SECONDS
+    faster = None
+    if approximately and seconds > LOOKED_UP:
+        faster = names.fastest("neighbors", METHODS, seconds, X, recall)
+    return name if faster is None else faster.name

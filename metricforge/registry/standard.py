@@ -48,15 +48,12 @@ def metricforge_register(registrar: Registrar) -> None:
     registrar.add("kernel", "learned", "metricforge.space:LearnedKernel")
     registrar.add("kernel", "factored", "metricforge.space:FactoredKernel")
     registrar.add("kernel", "changed", "metricforge.space:ChangedKernel")
-    repair = "pip install 'metricforge[primme]' (it compiles against BLAS and LAPACK: on Debian, libopenblas-dev)"
-    registrar.add("eigensolver", "primme", "metricforge.eigen:primme_pairs", requires=["primme"], install=repair)
     registrar.add("eigensolver", "arpack", "metricforge.eigen:arpack_pairs")
     registrar.add("eigensolver", "lanczos", "metricforge.eigen.lanczos:lanczos_pairs")
     registrar.add("neighbors", "exact", "metricforge.neighbors:exact")
     registrar.add("neighbors", "tree", "metricforge.neighbors:tree")
     registrar.add("neighbors", "hamming", "metricforge.neighbors:hamming")
     registrar.add("neighbors", "cells", "metricforge.neighbors:cells")
-    registrar.add("neighbors", "pynndescent", "metricforge.neighbors:descent")
     for name in (
         "demo",
         "learn",

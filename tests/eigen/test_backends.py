@@ -53,7 +53,7 @@ def test_auto_takes_primme_for_a_loose_warm_start():
 
 
 def test_without_primme_auto_still_runs_and_primme_is_refused(monkeypatch):
-    monkeypatch.setattr("metricforge.eigen.backends.has_primme", lambda: False)
+    monkeypatch.setattr("metricforge.registry.entries._installed", lambda module: module != "primme")
     A = symmetric(np.linspace(-1, 2, 600))
     assert top(A, 5, tol=1e-3, v0=np.eye(600, 5)).solver == "arpack"
     with pytest.raises(InputError, match=r"metricforge\[primme\]"):

@@ -52,6 +52,28 @@ def test_an_eigensolver_by_name(plug, rng):
     assert metric.report.eigensolver == "mine"
 
 
+@pytest.mark.parametrize(("share", "taken"), [(0.5, True), (1.5, False)])
+def test_auto_takes_an_eigensolver_that_forecasts_less_time(plug, share, taken):
+    mine = CountingEigensolver()
+    mine.forecast = lambda n, k, tol, warm: share
+    plug(("eigensolver", "mine", mine))
+    found = mf.eigen.top(np.diag(np.arange(501.0)), 3)
+    np.testing.assert_allclose(found[0], [500, 499, 498])
+    assert mine.calls == taken
+
+
+@pytest.mark.parametrize(("seconds", "name"), [(3.0, "mine"), (100.0, "cells")])
+def test_auto_takes_a_search_that_forecasts_less_time(plug, seconds, name):
+    def mine(X, k, *, queries=None, seed=0):
+        return backwards(X, k, queries=queries, seed=seed)
+
+    mine.forecast = lambda X, recall: seconds
+    plug(("neighbors", "mine", mine))
+    X = np.broadcast_to(np.arange(120_000.0)[:, None], (120_000, 50))
+    assert mf.neighbors.choose(X, X, True) == name
+    assert mf.neighbors.choose(X, X, True, recall=1) == "exact"
+
+
 def test_a_saved_metric_loads_without_the_eigensolver_that_its_solver_names(plug, rng, tmp_path):
     plug(("eigensolver", "mine", CountingEigensolver()))
     metric = mf.learn(X, Y, method="simplenpkl", eigensolver="mine")
