@@ -45,7 +45,7 @@ def in_chunklets():
 
 def weighted():
     X, y = example_rows("vectors")
-    return mf.learn(X, mf.Chunklets(y), method="krca", kernel=RBF(0.1), weights="total", rank=9).kernel
+    return mf.learn(X, mf.Chunklets(y), method="krca-weighted", kernel=RBF(0.1), rank=9).kernel
 
 
 # Kernels that cannot be built without arguments.

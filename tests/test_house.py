@@ -364,8 +364,8 @@ def test_every_method_has_folder_test_and_page():
     for entry in mf.methods():
         if mf.registry.registry.plugin(entry.plugin).distribution != "metricforge":
             continue
-        assert (PLUGINS / entry.name / "solver.py").exists()
-        assert (ROOT / "tests" / "methods" / f"test_{entry.name}.py").exists()
+        assert (PLUGINS / entry.name.split("-")[0] / "solver.py").exists()
+        assert (ROOT / "tests" / "methods" / f"test_{entry.name.replace('-', '_')}.py").exists()
         assert (ROOT / "docs" / "methods" / f"{entry.name}.md").exists()
 
 

@@ -51,12 +51,12 @@ def update_after_load(trial: Trial, rng: Rng) -> None:
     n, d = int(rng.integers(4, 30)), int(rng.integers(1, 5))
     X = rng.normal(size=(n, d))
     start = pick(rng, [None, k.Linear(), k.RBF("median"), k.Laplacian("median")])
-    weights = pick(rng, ["equal", "total"])
+    method = pick(rng, ["krca", "krca-weighted"])
     rank = pick(rng, ["auto", "exact", 3])
     groups = mf.Chunklets(np.arange(n) // 2)
     metric = trial.call(
-        f"krca on {n} × {d}, {start!r}, weights={weights!r}, rank={rank!r}",
-        lambda: mf.learn(X, groups, method="krca", kernel=start, rank=rank, weights=weights),
+        f"{method} on {n} × {d}, {start!r}, rank={rank!r}",
+        lambda: mf.learn(X, groups, method=method, kernel=start, rank=rank),
     )
     trial.call("save", metric.save, trial.folder / "updated.metric")
     copy = trial.call("load", mf.load, trial.folder / "updated.metric")

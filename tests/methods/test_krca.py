@@ -800,7 +800,7 @@ def test_learned_kernel_is_the_base_of_the_next_fit(data):
 
 def test_auto_method_takes_chunklets(data):
     X, groups, _ = data
-    assert mf.learn(X, mf.Chunklets(groups), selection="off").report.method == "krca"
+    assert mf.learn(X, mf.Chunklets(groups), selection="off").report.method == "krca-weighted"
 
 
 def test_neighbors_are_those_of_the_distance(data):

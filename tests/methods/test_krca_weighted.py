@@ -1,4 +1,4 @@
-"""krca with weights="total" against its formula and its program, and what "auto" makes of it."""
+"""krca-weighted against its formula and its program, and what "auto" makes of it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import dask.array as da
 import numpy as np
 import pytest
 from metricforge_plugins.krca import weighted
-from metricforge_plugins.krca.solver import KernelRCA, multiple
-from metricforge_plugins.krca.weighted import LANDMARKS, WeightedKernel
+from metricforge_plugins.krca.solver import KernelRCA
+from metricforge_plugins.krca.weighted import LANDMARKS, WeightedKernel, WeightedRCA
 from numpy.testing import assert_allclose
 from scipy.optimize import minimize
 from scipy.sparse import csr_array
@@ -40,7 +40,7 @@ def covariances(F, groups, epsilon):
 
 
 def learned(X, groups, **options):
-    return mf.learn(X, mf.Chunklets(groups), method="krca", weights="total", **options)
+    return mf.learn(X, mf.Chunklets(groups), method="krca-weighted", **options)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1, 30.0])
@@ -82,10 +82,11 @@ def test_a_direction_without_classes_loses_its_weight():
     y = np.arange(400) % 2
     X = rng.normal(size=(400, 2))
     X[:, 0] += 6 * y
-    W = {w: mf.learn(X, mf.Chunklets(y), method="krca", kernel=Linear(), weights=w).kernel for w in ("equal", "total")}
-    share = {w: k.bilinear(2)[0, 0] / k.bilinear(2)[1, 1] for w, k in W.items()}
-    assert share["equal"] < 1.2
-    assert share["total"] > 5
+    methods = ("krca", "krca-weighted")
+    W = {name: mf.learn(X, mf.Chunklets(y), method=name, kernel=Linear()).kernel for name in methods}
+    share = {name: k.bilinear(2)[0, 0] / k.bilinear(2)[1, 1] for name, k in W.items()}
+    assert share["krca"] < 1.2
+    assert share["krca-weighted"] > 5
 
 
 def test_axes_are_sorted_and_whitened(data):
@@ -134,7 +135,7 @@ def test_rows_may_be_strings(data):
     _, y, groups = data
     words = ["abc"[i] * 3 + "xyz"[(7 * k) % 3] + "q" * (k % 4) for k, i in enumerate(y)]
     metric = learned(words, groups, kernel=mf.kernels.Spectrum(2).normalized())
-    assert metric.report.weights == "total"
+    assert metric.report.method == "krca-weighted"
     assert np.isfinite(metric.distance(words[:5], words[5:9])).all()
 
 
@@ -157,19 +158,20 @@ def test_a_rank_that_was_left_to_the_library_is_limited():
 
 
 def test_the_multiple():
-    assert multiple(None, 10, total=True) == 1
-    assert multiple(10, 1000, total=True) == 0.1
-    assert multiple(10, 20, total=True) == 1.5
-    assert multiple(100, 10, total=True) == 5
+    multiple = WeightedRCA()._multiple
+    assert multiple(None, 10) == 1
+    assert multiple(10, 1000) == 0.1
+    assert multiple(10, 20) == 1.5
+    assert multiple(100, 10) == 5
 
 
 def test_errors_and_the_kit(data):
     X, _, groups = data
-    with pytest.raises(InputError, match="weights='all' is unknown"):
-        KernelRCA(weights="all")
+    with pytest.raises(InputError, match=r'mf\.learn.*method="krca-weighted"'):
+        mf.learn(X, mf.Chunklets(groups), method="krca", weights="total")
     with pytest.raises(InputError, match="epsilon=0 needs explicit features"):
         learned(X, groups, kernel=RBF(0.05), rank=20, epsilon=0)
-    check_solver(KernelRCA(weights="total"), RBF(0.05))
+    check_solver(WeightedRCA(), RBF(0.05))
 
 
 # ----------------------------------------------------------------------------------------------------------------- auto
@@ -186,19 +188,19 @@ def separable():
 def test_the_first_call_on_groups_weighs_by_all_rows(separable):
     X, groups = separable
     metric = mf.learn(X, groups)
-    assert metric.solver == KernelRCA(weights="total")
-    assert "krca(kernel=standardized(rbf), weights=total)" in metric.report.choice
+    assert metric.solver == WeightedRCA()
+    assert "krca-weighted" in metric.report.choice
     pairs = groups.to(mf.Pairs)
     similar = mf.Pairs(pairs.similar, n=len(X))
-    assert mf.learn(X, similar).solver == KernelRCA(weights="total")
+    assert mf.learn(X, similar).solver == WeightedRCA()
 
 
 def test_what_the_call_gives_comes_before_the_setting(separable):
     X, groups = separable
     metric = mf.learn(X, groups, kernel=Linear(), selection="off")
-    assert (metric.solver, metric.report.representation) == (KernelRCA(weights="total"), "explicit")
+    assert (metric.solver, metric.report.representation) == (WeightedRCA(), "explicit")
     assert mf.learn(X, groups, rank=12, selection="off").report.features == 12
-    assert mf.learn(X, groups, epsilon=0.5).solver == KernelRCA(epsilon=0.5)  # options choose a method, not a use
+    assert mf.learn(X, groups, epsilon=0.5).solver == WeightedRCA(epsilon=0.5)
 
 
 def test_beyond_what_was_measured_the_method_of_the_paper_stays(separable):

@@ -35,7 +35,7 @@ def saved_metrics():
     made += [(mf.learn(X, Y, method="euclidean", kernel=kernel), X) for kernel in kernels]
     made += [
         (mf.learn(X, Y, method="krca", rank=4, kernel=k.RBF(0.5)), X),
-        (mf.learn(X, Y, method="krca", weights="total"), X),
+        (mf.learn(X, Y, method="krca-weighted"), X),
         (mf.learn(X, Y, method="simplenpkl", extension="nystrom"), X),
         (mf.learn(X, Y, method="idealized", psd="paper", kernel=k.RBF(0.5)), X),
         (mf.learn(WORDS, np.arange(6) % 2, method="krca", kernel=k.Spectrum(2).normalized()), WORDS),

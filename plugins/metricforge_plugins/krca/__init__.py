@@ -12,9 +12,11 @@ if TYPE_CHECKING:
 
 @hookimpl
 def metricforge_register(registrar: Registrar) -> None:
-    """Register the solver, the method and the three forms of its learned kernel."""
+    """Register the two methods with their solvers, and the three forms of learned kernels."""
     registrar.add("solver", "krca", "metricforge_plugins.krca.solver:KernelRCA")
     registrar.add("method", "krca", "metricforge_plugins.krca.solver:METHOD")
+    registrar.add("solver", "krca-weighted", "metricforge_plugins.krca.weighted:WeightedRCA")
+    registrar.add("method", "krca-weighted", "metricforge_plugins.krca.weighted:METHOD")
     registrar.add("kernel", "krca-exact", "metricforge_plugins.krca.kernel:ChunkletKernel")
     registrar.add("kernel", "krca-features", "metricforge_plugins.krca.kernel:ScatterKernel")
     registrar.add("kernel", "krca-weighted", "metricforge_plugins.krca.weighted:WeightedKernel")

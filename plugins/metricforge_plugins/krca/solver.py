@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,7 +12,7 @@ from metricforge import rows as _rows
 from metricforge.constraints import Chunklets, Constraint, Pairs
 from metricforge.errors import InputError, UnknownNameError
 from metricforge.kernels import RBF, Kernel, Linear, Standardized
-from metricforge.rows import as_float64
+from metricforge.rows import Array, as_float64
 from metricforge.solver import Certificate, Method, Problem, Solution, Solver, Status, Use
 from metricforge.space import Size, Space, explicit_width, rows_seconds, space_seconds
 from metricforge.validation import nearest, number, number_or, one_of, whole_number
@@ -20,17 +21,12 @@ from .chunklets import Groups, contrasts, groups_of
 from .kernel import ChunkletKernel, ScatterKernel
 from .scatter import scatter
 from .system import CHECKED_ORDER, DIGITS, append, check_digits, check_finite, direction, factorised, gram, relative
-from .weighted import WeightedKernel, covariance, limited
 
-WEIGHTS = ("equal", "total")
 LARGEST_EPSILON = 1e150
 """With larger ones, squares of the factor of nεI + Q'KQ overflow."""
 MULTIPLE, LEAST_MULTIPLE = 5.0, 0.02
 """epsilon="auto" in mean eigenvalues of C: the largest and, for explicit features, the smallest multiple.  With a
 Gaussian kernel on the data sets of the paper's Table IV, 5 to 100 do well."""
-TOTAL = 1.0
-"""The same with weights="total", for kernels without explicit features: on 18 data sets with a Gaussian, 0.3 to 2 do
-well."""
 VALUES, SQUARES = 1e-14, 1e-28
 """Below this share of the mean k(x, x), ε or an eigenvalue of C is rounding error: of values of k, or of squares of
 explicit features."""
@@ -38,11 +34,98 @@ LEAST = 1e-150
 """The smallest ε: its inverse is squared."""
 DEFINITION = "relative KKT residual ‖(Ĉ − M⁻¹)v‖ / ‖Ĉv‖ along a random v"
 UPDATED = "relative KKT residual of the new columns along a random v, its norm estimated from random combinations"
-WEIGHTED = "relative KKT residual ‖(ĈMĈ − T)v‖ / ‖Tv‖ along a random v"
 
 
 @dataclass(frozen=True)
-class KernelRCA(Solver):
+class GroupSolver(Solver):
+    """What the methods that whiten inside groups share: ε, the scatter inside groups, and updates."""
+
+    epsilon: float | str = "auto"
+
+    accepts: ClassVar[tuple[type[Constraint], ...]] = (Chunklets,)
+
+    def __post_init__(self) -> None:
+        number_or(self.epsilon, "epsilon", ["auto"], least=0)
+
+    def _multiple(self, width: int | None, contrasts: int) -> float:
+        """Return epsilon="auto" in mean eigenvalues of C, for explicit features of this width or None for others."""
+        return multiple(width, contrasts)
+
+    def _scatter(self, problem: Problem, groups: Groups, space: Space) -> tuple[Array, float, dict[str, Any]]:
+        """Return S of the features, ε, and the outcome so far."""
+        S = scatter(space.map, problem.rows, groups, problem.step)
+        mean = float(S.trace()) / groups.n / min(groups.contrasts, len(S))
+        sample = as_float64(_rows.take(problem.rows, groups.order[_rows.draw(groups.n, 1000, problem.seed)]))
+        rounding = SQUARES if space.map.exact else VALUES
+        times = self._multiple(len(S) if space.map.exact else None, groups.contrasts)
+        epsilon, choice = self._choose(mean, times, rounding * float(problem.kernel.diag(sample).mean()))
+        if not space.map.exact:
+            _check_positive(epsilon, "landmarks do not span the whole kernel", times * mean)
+        return S, epsilon, {**_outcome(groups.n, epsilon, "features", groups), **choice, "left_out": space.left_out()}
+
+    def _choose(self, mean: float, times: float, rounding: float) -> tuple[float, dict[str, Any]]:
+        """Return ε, and the entries of the outcome that say how it was chosen."""
+        if isinstance(self.epsilon, str):
+            if not mean > rounding:
+                raise InputError(
+                    'epsilon="auto" is a multiple of the mean eigenvalue of C, and that is 0: under this kernel, the '
+                    "rows of each group are identical; give epsilon a number, or groups of different rows"
+                )
+            if mean < LEAST:
+                raise InputError(f"X: the mean eigenvalue of C is {mean:.3g}, and its inverse overflows; rescale X")
+            return times * mean, {"epsilon_rule": f"{times:.3g} × mean eigenvalue of C", "mean_eigenvalue": mean}
+        floor = max(rounding, LEAST)
+        if 0 < self.epsilon <= floor:
+            raise InputError(
+                f"epsilon={self.epsilon:g} is lost to rounding: with these values of the kernel it must exceed "
+                f'{floor:.1g}; give a larger one or "auto" ({times * mean:.3g} here)'
+            )
+        return float(self.epsilon), {"epsilon_rule": "given", "mean_eigenvalue": mean}
+
+    # -- further groups ------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _grown(self, metric: Any, X: Any, groups: Groups, hold: str) -> tuple[Any, float, float, str]:
+        """Return the kernel with further groups, the objective, the residual and what the residual is."""
+
+    def update(self, metric: Any, X: Any, constraint: Constraint, *, hold: str = "ridge", **options: Any) -> Solution:
+        """Return the solution with further groups of new rows.
+
+        The groups are new ones, as in Sec. III-B: an id that occurred before does not refer to the earlier group.  ε
+        and the parameters of the base kernel are those of the first fit.
+
+        Parameters
+        ----------
+        hold : {"ridge", "epsilon"}
+            "ridge" keeps c = nε, as eq. (10) does, and appends to the factor: O(n²) for a small group, and ε = c/n
+            decreases as n grows.  "epsilon" keeps ε of eq. (6); then every diagonal entry of the system changes, and
+            the factor is computed again.  With features both cost O(m³).
+        """
+        if options:
+            name = next(iter(options))
+            raise UnknownNameError(f"option {name!r} is not an option of an update; {nearest(name, ('hold',))}")
+        one_of(hold, "hold", ("ridge", "epsilon"))
+        assert isinstance(constraint, Chunklets)
+        groups = groups_of(constraint)
+        before, counts = metric.report, ("singletons", "outside", "chunklets")
+        # a file may hold any kernel and any report
+        earlier = {name: whole_number(before.get(name), f"report.{name}", least=0) for name in counts}
+        number(before.get("objective"), "report.objective")
+        earlier_gap = number(before.get("gap"), "report.gap")
+        learned, objective, gap, definition = self._grown(metric, X, groups, hold)
+        outcome = {
+            **_outcome(learned.n, learned.epsilon, str(before.get("route")), groups),
+            **{name: earlier[name] + getattr(groups, name) for name in ("singletons", "outside")},
+            "chunklets": earlier["chunklets"] + len(groups.sizes),
+            "hold": hold,
+        }
+        condition = learned.condition if isinstance(learned, ScatterKernel) else 0.0
+        notes = notes_on(groups, condition)
+        return solution(learned, objective, max(gap, earlier_gap), outcome, notes, definition)
+
+
+@dataclass(frozen=True)
+class KernelRCA(GroupSolver):
     """Learn k̃(x, y) = φ(x)'Ĉ⁻¹φ(y), Ĉ = εI + C, from groups of rows that belong together.
 
     C = (1/n) Σ_c Σ_i (φ(x_ci) − φ̄_c)(φ(x_ci) − φ̄_c)' is the covariance inside the groups, eq. (1), and n the number of
@@ -66,16 +149,9 @@ class KernelRCA(Solver):
         0, d the number of features.  With explicit features, such as those of a linear kernel, the multiple is
         (d / (n − #groups))², at least 0.02 and at most 5: the fewer rows there are for each feature, the less C is
         worth.  With other kernels it is 5.  0 is linear relevant component analysis without regularisation; it needs
-        explicit features and groups that vary in every direction.  With ``weights="total"`` the multiple is
-        6 (d / (n − #groups))², at least 0.1 and at most 5, and with other kernels 1.
-    weights : {"equal", "total"}
-        What the whitened directions weigh.  "equal": all the same, as in the paper.  "total": as much as all rows, also
-        those in no group, vary along them.  With T the covariance of all rows, M = Ĉ⁻¹TĈ⁻¹ is the minimiser of
-
-            ½ tr(MĈMĈ) − tr(MT),
-
-        so directions in which rows differ no more than groups do lose their weight.  It takes features, with
-        ``rank="auto"`` at most 300 of them unless they are explicit.
+        explicit features and groups that vary in every direction.
+    weights : {"equal"}
+        The method "krca-weighted" weighs the whitened directions by how much all rows vary along them.
 
     References
     ----------
@@ -83,27 +159,26 @@ class KernelRCA(Solver):
     eqs. (1)-(10).
     """
 
-    epsilon: float | str = "auto"
     weights: str = "equal"
 
-    accepts: ClassVar[tuple[type[Constraint], ...]] = (Chunklets,)
-
     def __post_init__(self) -> None:
-        number_or(self.epsilon, "epsilon", ["auto"], least=0, most=LARGEST_EPSILON)
-        one_of(self.weights, "weights", WEIGHTS)
+        super().__post_init__()
+        if self.weights != "equal":
+            raise InputError(
+                f'weights={self.weights!r} is no option of krca, which weighs all directions the same; "krca-weighted" '
+                'weighs them by all rows: mf.learn(..., method="krca-weighted")'
+            )
 
     def _solve(self, problem: Problem) -> Solution:
         assert isinstance(problem.constraint, Chunklets)
         groups = groups_of(problem.constraint)
-        if self.weights == "total":
-            return self._features(problem, groups, limited(problem.space))
         space = problem.space
         few = space.representation == "landmarks" and groups.contrasts <= space.rank
         if space.representation == "exact" or few:
             return self._exact(problem, groups)
-        return self._features(problem, groups, space)
-
-    # -- the two routes ------------------------------------------------------------------------------------------
+        S, epsilon, outcome = self._scatter(problem, groups, space)
+        learned = ScatterKernel.of(space.map, S, groups.n, epsilon)
+        return solution(learned, *_check_scatter(learned, problem.seed), outcome, notes_on(groups, learned.condition))
 
     def _exact(self, problem: Problem, groups: Groups) -> Solution:
         kernel, rows = problem.kernel, as_float64(_rows.take(problem.rows, groups.order))
@@ -118,101 +193,25 @@ class KernelRCA(Solver):
         learned, objective, gap = factorised(kernel, rows, groups.sizes, groups.n * epsilon, problem.seed, G)
         check_digits(learned)
         outcome = {**_outcome(learned.n, epsilon, "exact", groups), **choice}
-        return _solution(learned, objective, gap, outcome, _notes(groups, trace / epsilon))
+        return solution(learned, objective, gap, outcome, notes_on(groups, trace / epsilon))
 
-    def _features(self, problem: Problem, groups: Groups, space: Space) -> Solution:
-        total = self.weights == "total"
-        S = scatter(space.map, problem.rows, groups, problem.step)
-        mean = float(S.trace()) / groups.n / min(groups.contrasts, len(S))
-        sample = as_float64(_rows.take(problem.rows, groups.order[_rows.draw(groups.n, 1000, problem.seed)]))
-        rounding = SQUARES if space.map.exact else VALUES
-        times = multiple(len(S) if space.map.exact else None, groups.contrasts, total)
-        epsilon, choice = self._choose(mean, times, rounding * float(problem.kernel.diag(sample).mean()))
-        if not space.map.exact:
-            _check_positive(epsilon, "landmarks do not span the whole kernel", times * mean)
-        outcome = {**_outcome(groups.n, epsilon, "features", groups), **choice, "left_out": space.left_out()}
-        if total:
-            T = covariance(space.map, problem.rows, problem.seed)
-            weighted = WeightedKernel.of(space.map, S, groups.n, epsilon, T)
-            outcome |= {"weights": self.weights, "features": len(S), "axes": len(weighted.L)}
-            return _solution(weighted, *weighted.checked(problem.seed), outcome, _notes(groups), WEIGHTED)
-        learned = ScatterKernel.of(space.map, S, groups.n, epsilon)
-        return _solution(learned, *_check_scatter(learned, problem.seed), outcome, _notes(groups, learned.condition))
-
-    def _choose(self, mean: float, times: float, rounding: float) -> tuple[float, dict[str, Any]]:
-        """Return ε, and the entries of the outcome that say how it was chosen."""
-        if isinstance(self.epsilon, str):
-            if not mean > rounding:
-                raise InputError(
-                    'epsilon="auto" is a multiple of the mean eigenvalue of C, and that is 0: under this kernel, the '
-                    "rows of each group are identical; give epsilon a number, or groups of different rows"
-                )
-            if mean < LEAST:
-                raise InputError(f"X: the mean eigenvalue of C is {mean:.3g}, and its inverse overflows; rescale X")
-            return times * mean, {"epsilon_rule": f"{times:.3g} × mean eigenvalue of C", "mean_eigenvalue": mean}
-        floor = max(rounding, LEAST)
-        if 0 < self.epsilon <= floor:
-            raise InputError(
-                f"epsilon={self.epsilon:g} is lost to rounding: with these values of the kernel it must exceed "
-                f'{floor:.1g}; give a larger one or "auto" ({times * mean:.3g} here)'
-            )
-        return float(self.epsilon), {"epsilon_rule": "given", "mean_eigenvalue": mean}
-
-    # -- further groups ------------------------------------------------------------------------------------------
-
-    def update(self, metric: Any, X: Any, constraint: Constraint, *, hold: str = "ridge", **options: Any) -> Solution:
-        """Return the solution with further groups of new rows.
-
-        The groups are new ones, as in Sec. III-B: an id that occurred before does not refer to the earlier group.  ε
-        and the parameters of the base kernel are those of the first fit.
-
-        Parameters
-        ----------
-        hold : {"ridge", "epsilon"}
-            "ridge" keeps c = nε, as eq. (10) does, and appends to the factor: O(n²) for a small group, and ε = c/n
-            decreases as n grows.  "epsilon" keeps ε of eq. (6); then every diagonal entry of the system changes, and
-            the factor is computed again.  With features both cost O(m³).
-        """
-        if options:
-            name = next(iter(options))
-            raise UnknownNameError(f"option {name!r} is not an option of an update; {nearest(name, ('hold',))}")
-        one_of(hold, "hold", ("ridge", "epsilon"))
-        assert isinstance(constraint, Chunklets)
-        groups = groups_of(constraint)
-        before, counts = metric.report, ("singletons", "outside", "chunklets")
-        # a file may hold any kernel and any report
-        if not isinstance(metric.kernel, ChunkletKernel | ScatterKernel | WeightedKernel):
-            raise InputError(f"the kernel of this metric is a {type(metric.kernel).__name__}, which krca did not learn")
-        earlier = {name: whole_number(before.get(name), f"report.{name}", least=0) for name in counts}
-        number(before.get("objective"), "report.objective")
-        earlier_gap = number(before.get("gap"), "report.gap")
-        learned: ChunkletKernel | ScatterKernel | WeightedKernel
-        if isinstance(metric.kernel, ChunkletKernel):
-            learned, objective, gap = _add_rows(metric, X, groups, hold)
-        else:
-            learned, objective, gap = _add_scatter(metric.kernel, X, groups, hold, metric.seed)
-        outcome = {
-            **_outcome(learned.n, learned.epsilon, str(before.get("route")), groups),
-            **{name: earlier[name] + getattr(groups, name) for name in ("singletons", "outside")},
-            "chunklets": earlier["chunklets"] + len(groups.sizes),
-            "hold": hold,
-        }
-        definition = WEIGHTED if isinstance(learned, WeightedKernel) else DEFINITION
-        if isinstance(learned, ChunkletKernel) and hold == "ridge" and learned.triangle.order > CHECKED_ORDER:
-            definition = UPDATED
-        condition = learned.condition if isinstance(learned, ScatterKernel) else 0.0
-        notes = _notes(groups, condition)
-        return _solution(learned, objective, max(gap, earlier_gap), outcome, notes, definition)
+    def _grown(self, metric: Any, X: Any, groups: Groups, hold: str) -> tuple[Any, float, float, str]:
+        if isinstance(metric.kernel, ScatterKernel):
+            learned = metric.kernel.grown(*added_scatter(metric.kernel, X, groups, hold))
+            return learned, *_check_scatter(learned, metric.seed), DEFINITION
+        if not isinstance(metric.kernel, ChunkletKernel):
+            raise not_learned(metric.kernel, "krca")
+        exact, objective, gap = _add_rows(metric, X, groups, hold)
+        appended = hold == "ridge" and exact.triangle.order > CHECKED_ORDER
+        return exact, objective, gap, UPDATED if appended else DEFINITION
 
 
-def multiple(width: int | None, contrasts: int, total: bool = False) -> float:
+def multiple(width: int | None, contrasts: int) -> float:
     """Return epsilon="auto" in mean eigenvalues of C, for explicit features of this width or None for others.
 
     The eigenvalues of a covariance of ``contrasts`` = n − #groups differences in ``width`` dimensions are spread about
-    the true ones by the ratio of the two.  ``total`` is whether directions are weighed by the covariance of all rows.
+    the true ones by the ratio of the two.
     """
-    if total:
-        return TOTAL if width is None else float(np.clip(6 * (width / contrasts) ** 2, 0.1, MULTIPLE))
     return MULTIPLE if width is None else float(np.clip((width / contrasts) ** 2, LEAST_MULTIPLE, MULTIPLE))
 
 
@@ -231,17 +230,20 @@ def _add_rows(metric: Any, X: Any, groups: Groups, hold: str) -> tuple[ChunkletK
     return learned, metric.report["objective"] + gained, gap
 
 
-def _add_scatter(
-    old: ScatterKernel | WeightedKernel, X: Any, groups: Groups, hold: str, seed: int
-) -> tuple[ScatterKernel | WeightedKernel, float, float]:
+def added_scatter(old: Any, X: Any, groups: Groups, hold: str) -> tuple[Array, int, float]:
+    """Return S, n and ε after further groups."""
     n = old.n + groups.n
     epsilon = old.epsilon if hold == "epsilon" else old.epsilon * old.n / n
     with np.errstate(over="ignore", invalid="ignore"):
         total = old.scatter + scatter(old.map, X, groups)
     if not np.isfinite(total).all():
         raise InputError("X: the variation inside groups overflows; rescale X")
-    learned = old.grown(total, n, epsilon)
-    return learned, *(_check_scatter(learned, seed) if isinstance(learned, ScatterKernel) else learned.checked(seed))
+    return total, n, epsilon
+
+
+def not_learned(kernel: Kernel, method: str) -> InputError:
+    """Return the error for a kernel in a file that the method did not learn."""
+    return InputError(f"the kernel of this metric is a {type(kernel).__name__}, which {method} did not learn")
 
 
 def _check_positive(epsilon: float, why: str, automatic: float) -> None:
@@ -278,7 +280,7 @@ def _outcome(n: int, epsilon: float, route: str, groups: Groups) -> dict[str, An
     }
 
 
-def _notes(groups: Groups, condition: float = 0.0) -> tuple[str, ...]:
+def notes_on(groups: Groups, condition: float = 0.0) -> tuple[str, ...]:
     """Return notes on groups that were ignored, and on digits lost where tr(C)/ε is large."""
     notes = []
     if groups.singletons:
@@ -292,7 +294,7 @@ def _notes(groups: Groups, condition: float = 0.0) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _solution(
+def solution(
     kernel: Kernel,
     objective: float,
     gap: float,
@@ -300,6 +302,7 @@ def _solution(
     notes: tuple[str, ...],
     definition: str = DEFINITION,
 ) -> Solution:
+    """Return the solution in closed form with its residual."""
     return Solution(
         kernel,
         Status.OPTIMAL,
@@ -317,7 +320,7 @@ def _scale_free(kernel: Kernel, solver: Solver) -> bool:
     return isinstance(kernel, Linear) and isinstance(solver, KernelRCA) and solver.epsilon == 0
 
 
-def _seconds(size: Size) -> float:
+def forecast(size: Size) -> float:
     """Return the forecast CPU seconds of a fit; see docs/scaling.md."""
     n, d, m = size.n, size.d, size.m
     if size.representation == "exact":  # a Gram matrix and its factor, no features
@@ -325,42 +328,18 @@ def _seconds(size: Size) -> float:
     return rows_seconds(size) + space_seconds(size) + 1e-9 * (4.6 * n * m + 0.3 * m**3)
 
 
-def _similar_only(pairs: Pairs) -> bool:
-    """Return whether dissimilar pairs, which this method does not use, are missing."""
+def similar_only(pairs: Pairs) -> bool:
+    """Return whether dissimilar pairs, which the methods for groups do not use, are missing."""
     return not len(pairs.dissimilar)
 
-
-def _some_similar(pairs: Pairs) -> bool:
-    return bool(len(pairs.similar))
-
-
-_GAUSSIAN = Standardized(RBF("median"), by="range")
-_MEASURED: dict[str, Any] = {
-    "most_rows": 10_000,
-    "takes": ("vectors",),
-    "dask": False,
-    "setting": {"kernel": _GAUSSIAN, "weights": "total"},
-}
 
 METHOD = Method(
     constraint=Chunklets,
     kernel=Standardized(Linear(), by="range"),
     solver=KernelRCA(),
     order=2,
-    uses=(
-        Use(Chunklets, 1, **_MEASURED),
-        Use(Pairs, 1, when=_similar_only, **_MEASURED),
-        Use(Pairs, 2, when=_similar_only),
-        Use(Pairs, 3, when=_some_similar, rival=True, **_MEASURED),
-    ),
-    settings=(
-        {"kernel": _GAUSSIAN, "weights": "total"},
-        {"weights": "total"},
-        {"kernel": _GAUSSIAN},
-        {"kernel": Linear(), "epsilon": 0.0},
-    ),
+    uses=(Use(Pairs, 2, when=similar_only),),
+    settings=({"kernel": Standardized(RBF("median"), by="range")}, {"kernel": Linear(), "epsilon": 0.0}),
     scale_free=_scale_free,
-    cost=_seconds,
+    cost=forecast,
 )
-"""By name it is the method of the paper, linear on scaled columns.  "auto" weighs directions by the covariance of all
-rows, under a Gaussian: with groups over a third of the rows that gains several times as much."""
