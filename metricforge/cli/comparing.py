@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from html import escape
 from pathlib import Path
 
 from .. import plotting
@@ -11,7 +10,7 @@ from ..errors import InputError
 from ..evaluation import FOLDS, Comparison, compare
 from ..files import atomic as files
 from ..kernels import Standardized
-from ..reports import markup
+from ..reports import page as report
 from ..resolve import find_kernel
 from ..rows import take
 from ..validation import whole_number
@@ -55,19 +54,14 @@ def run(args: Namespace) -> None:
 
 def page(found: Comparison, data: str, about: str, command: str) -> str:
     """Return a page with the table and its picture; ``about`` says what was compared."""
-    picture = markup.picture(plotting.png(found.plot().figure, dpi=140), "scores on rows held out")
+    about = f"{about}. {found.constraint.score_name.capitalize()}, mean and standard error of {found.folds} folds."
     lines = [(one.name, _score(one.mean, one.error, one.failure)) for one in found.scores]
-    title = f"Methods compared on {data}"
-    about = f"{about}. {found.constraint.score_name.capitalize()}, mean and standard error of {found.folds} folds"
-    return markup.page(
-        title,
-        [
-            f"<h1>{escape(title)}</h1><p>{escape(about)}.</p>",
-            f"<div class='single'>{picture}</div>",
-            f"<h2>Candidates</h2>{markup.table(lines)}",
-            f"<h2>How to reproduce this</h2><pre>{escape(command)}</pre>",
-        ],
-    )
+    sections: list[report.Section] = [
+        {"pictures": [report.picture(found.plot().figure, "scores on rows held out")]},
+        {"heading": "Candidates", "lines": lines},
+        {"heading": "How to reproduce this", "command": command},
+    ]
+    return report.rendered(f"Methods compared on {data}", about, sections)
 
 
 def _score(mean: float, error: float, failure: str) -> str:

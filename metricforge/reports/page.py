@@ -7,12 +7,12 @@ and style are inside the file, nothing is fetched, and everything that comes fro
 
 from __future__ import annotations
 
+import base64
 import os
 import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -29,10 +29,10 @@ from ..metric import Metric
 from ..report import rounded
 from ..resolve import as_constraint, find_kernel
 from ..validation import plural
-from . import markup
 from .figures import MISSING, installed
 
 Array = NDArray[Any]
+Section = dict[str, Any]
 
 MOST_ROWS = 1000
 """Largest number of rows in the pictures; of more, a sample is drawn."""
@@ -139,49 +139,75 @@ class _Subject:
 
 
 def _page(about: _Subject, before: Sequence[Satisfied], after: Sequence[Satisfied]) -> str:
-    title = f"A metric learned by {about.metric.report.get('method', 'hand')}"
-    sections = [
-        _lead(about, title, before, after),
-        _pictures(about),
-        _counts(about.relations, before, after),
-        _convergence(about.metric),
-        _weights(about.metric, about.names),
-        _columns(about.metric),
-        _report(about.metric.report),
-        _provenance(about),
-    ]
-    return markup.page(title, [section for section in sections if section])
-
-
-def _lead(about: _Subject, title: str, before: Sequence[Satisfied], after: Sequence[Satisfied]) -> str:
     report = about.metric.report
-    start = rounded(repr(about.start))
-    learned = f"Learned from {about.relations.describe()} over {about.described_rows}, starting from {start}."
+    learned = f"Learned from {about.relations.describe()} over {about.described_rows}, starting from "
     if kept_out := report.get("held_out_scores"):
         tiles = [_held_out_tile(score) for score in kept_out]
     else:
         tiles = [
-            markup.tile(f"{_percent(b.share)} → {_percent(a.share)}", f"{a.condition}, on the rows learned from")
+            (f"{100 * b.share:.1f} % → {100 * a.share:.1f} %", f"{a.condition}, on the rows learned from")
             for b, a in zip(before, after, strict=True)
         ]
     if "status" in report:
-        tiles.append(markup.tile(str(report["status"]).replace("_", " "), report["certificate"].describe()))
-        tiles.append(markup.tile(f"{report['seconds']:.2g} s", plural(report["n_iter"], "iteration")))
-    notes = [f"<li>{escape(str(note))}</li>" for note in (*report.get("converted", ()), *report.get("notes", ()))]
-    below = f'<ul class="soft">{"".join(notes)}</ul>' if notes else ""
-    return f'<h1>{escape(title)}</h1><p>{escape(learned)}</p><div class="tiles">{"".join(tiles)}</div>{below}'
+        tiles.append((str(report["status"]).replace("_", " "), report["certificate"].describe()))
+        tiles.append((f"{report['seconds']:.2g} s", plural(report["n_iter"], "iteration")))
+    return rendered(
+        f"A metric learned by {report.get('method', 'hand')}",
+        f"{learned}{rounded(repr(about.start))}.",
+        [
+            *_pictures(about),
+            _counts(about.relations, before, after),
+            *_convergence(about.metric),
+            *_weights(about.metric, about.names),
+            *_columns(about.metric),
+            _report(report),
+            _provenance(about),
+        ],
+        tiles,
+        [str(note) for note in (*report.get("converted", ()), *report.get("notes", ()))],
+    )
 
 
-def _held_out_tile(score: Mapping[str, Any]) -> str:
+def rendered(
+    title: str,
+    lead: str,
+    sections: Sequence[Section],
+    tiles: Sequence[tuple[str, str]] = (),
+    notes: Sequence[str] = (),
+) -> str:
+    """Return a whole page as HTML, with everything escaped.
+
+    Parameters
+    ----------
+    title, lead : str
+    sections : sequence of mappings
+        ``heading``, ``text``, ``command``, ``pictures`` of `picture`, ``counts`` (name, before, after) and ``lines``
+        (name, value), each optional.
+    tiles : (value, label)
+        Values in large type.
+    notes : sequence of str
+    """
+    from jinja2 import Environment, PackageLoader  # only where a page is made
+
+    page = Environment(loader=PackageLoader("metricforge.reports", ""), autoescape=True).get_template("page.html")
+    return page.render(title=title, lead=lead, sections=sections, tiles=tiles, notes=notes) + "\n"
+
+
+def picture(figure: Any, alt: str, caption: str = "") -> dict[str, str]:
+    """Return a figure as a part of the page."""
+    return {"data": base64.b64encode(plotting.png(figure, dpi=140)).decode(), "alt": alt, "caption": caption}
+
+
+def _held_out_tile(score: Mapping[str, Any]) -> tuple[str, str]:
     sides = zip(("before", "after"), score["error"], strict=True)
     # spaces that do not break: a narrow tile breaks at the arrow only
     b, a = (f"{100 * score[side]:.1f}\u00a0±\u00a0{100 * error:.1f}\u00a0%" for side, error in sides)
-    return markup.tile(f"{b} → {a}", f"{score['what']}, on rows held out ({plural(score['folds'], 'fold')})")
+    return f"{b} → {a}", f"{score['what']}, on rows held out ({plural(score['folds'], 'fold')})"
 
 
-def _pictures(about: _Subject) -> str:
+def _pictures(about: _Subject) -> list[Section]:
     if not installed():
-        return f"<p class='soft'>This page has no pictures: {escape(MISSING)}</p>"
+        return [{"text": f"This page has no pictures: {MISSING}"}]
     n = _rows.count(about.X)
     chosen = _rows.draw(n, MOST_ROWS, about.metric.seed)
     rows = _rows.take(about.X, chosen)
@@ -201,13 +227,19 @@ def _pictures(about: _Subject) -> str:
         _figure(drawn, f"map {kind}", f"{kind}: the plane with the largest variance")
         for (kind, _), drawn in zip(kinds, maps, strict=True)
     ]
-    return (
-        "<h2>Kernel matrix</h2><p class='soft'>Similarity of any two rows, relative to the mean: bright is similar, "
-        f"dark is opposite. Rows that belong together should form bright blocks.{escape(sampled)}</p>"
-        f'<div class="pictures">{"".join(matrices)}</div>'
-        f"<h2>Map</h2><p class='soft'>Each point is a row; near means similar.{escape(_lines(relations.lines()))}</p>"
-        f'<div class="pictures">{"".join(planes)}</div>'
-    )
+    meaning = "Similarity of any two rows, relative to the mean: bright is similar, dark is opposite."
+    return [
+        {
+            "heading": "Kernel matrix",
+            "text": f"{meaning} Rows that belong together should form bright blocks.{sampled}",
+            "pictures": matrices,
+        },
+        {
+            "heading": "Map",
+            "text": f"Each point is a row; near means similar.{_lines(relations.lines())}",
+            "pictures": planes,
+        },
+    ]
 
 
 def _lines(lines: Sequence[Lines]) -> str:
@@ -223,71 +255,62 @@ def _counted(part: Satisfied) -> str:
     return f"{100 * part.share:.1f} %" if part.by_class else f"{part.count} of {part.total}"
 
 
-def _counts(constraint: Constraint, before: Sequence[Satisfied], after: Sequence[Satisfied]) -> str:
-    heading = "<h2>Satisfied relations</h2>"
+def _counts(constraint: Constraint, before: Sequence[Satisfied], after: Sequence[Satisfied]) -> Section:
+    section: Section = {"heading": "Satisfied relations"}
     if not after:
-        why = f"{type(constraint).__name__} has no relation that can be counted, or does not define satisfied()."
-        return f"{heading}<p class='soft'>{escape(why)}</p>"
-    lines = [
-        f"<tr><td>{escape(a.condition)}</td><td class='number'>{_counted(b)}</td>"
-        f"<td class='number'>{_counted(a)}</td></tr>"
-        for b, a in zip(before, after, strict=True)
-    ]
-    bars = _single(plotting.RelationsDisplay(after, before).plot, "satisfied relations before and after learning")
-    return (
-        f"{heading}<p class='soft'>Counted on the training rows: these numbers describe how well the metric fits the "
-        "constraints, not how well it does on new rows.</p>"
-        f"{bars}<table><tr><th>relation</th><th class='number'>before</th>"
-        f"<th class='number'>after</th></tr>{''.join(lines)}</table>"
-    )
+        name = type(constraint).__name__
+        return section | {"text": f"{name} has no relation that can be counted, or does not define satisfied()."}
+    fit = "these numbers describe how well the metric fits the constraints, not how well it does on new rows."
+    bars = _drawn(plotting.RelationsDisplay(after, before).plot, "satisfied relations before and after learning")
+    return section | {
+        "text": f"Counted on the training rows: {fit}",
+        "pictures": bars,
+        "counts": [(a.condition, _counted(b), _counted(a)) for b, a in zip(before, after, strict=True)],
+    }
 
 
-def _convergence(metric: Metric) -> str:
+def _convergence(metric: Metric) -> list[Section]:
     report = metric.report
     if "certificate" not in report:
-        return ""
+        return []
     text = f"Status {report['status']} after {plural(report['n_iter'], 'iteration')}. "
     text += f"The certificate ({report['certificate']}) is {report['gap']:.3g}: {report['certificate'].describe()}."
     if len(report["trace"]) < 2:
-        return f"<h2>Certificate</h2><p>{escape(text)}</p>"
-    picture = _single(lambda: plotting.ConvergenceDisplay.from_metric(metric), "the certificate over the iterations")
-    return f"<h2>Convergence</h2><p>{escape(text)}</p>{picture}"
+        return [{"heading": "Certificate", "text": text}]
+    shown = _drawn(lambda: plotting.ConvergenceDisplay.from_metric(metric), "the certificate over the iterations")
+    return [{"heading": "Convergence", "text": text, "pictures": shown}]
 
 
-def _weights(metric: Metric, names: Sequence[str] | None) -> str:
+def _weights(metric: Metric, names: Sequence[str] | None) -> list[Section]:
     weights = plotting.feature_weights(metric)
     if weights is None:
-        return ""
+        return []
     used = int(np.count_nonzero(weights > 1e-9))
     fits = names if names is not None and len(names) == len(weights) else None
-    picture = _single(lambda: plotting.WeightsDisplay.from_metric(metric, fits), "the weights of the features")
-    return (
-        f"<h2>Features</h2><p class='soft'>{used} of {len(weights)} features have a weight"
-        f"{'; the twenty heaviest are shown' if len(weights) > 20 else ''}.</p>{picture}"
-    )
+    text = f"{used} of {len(weights)} features have a weight"
+    text += "; the twenty heaviest are shown." if len(weights) > 20 else "."
+    shown = _drawn(lambda: plotting.WeightsDisplay.from_metric(metric, fits), "the weights of the features")
+    return [{"heading": "Features", "text": text, "pictures": shown}]
 
 
-def _columns(metric: Metric) -> str:
+def _columns(metric: Metric) -> list[Section]:
     """Return what was done to the columns of the table, where they were more than plain numbers."""
     preparation = None if metric.origin is None else metric.origin.preparation
     if preparation is None:
-        return ""
-    done = preparation.describe()[:MOST_COLUMNS]
-    return (
-        "<h2>Columns</h2><p class='soft'>What was done to each column before learning; the metric does the same to "
-        f"every later file.</p>{markup.table(done)}"
-    )
+        return []
+    text = "What was done to each column before learning; the metric does the same to every later file."
+    return [{"heading": "Columns", "text": text, "lines": preparation.describe()[:MOST_COLUMNS]}]
 
 
-def _report(report: Mapping[str, Any]) -> str:
+def _report(report: Mapping[str, Any]) -> Section:
     hidden = {"trace", "notes", "converted", "columns", "parts", "held_out_scores"}
     components = {"kernel", "solver"}
     shown = {name: value for name, value in report.items() if name not in hidden}
     lines = [(name, rounded(value) if name in components else _short(value)) for name, value in shown.items()]
-    return f"<h2>Report of the fit</h2>{markup.table(lines)}"
+    return {"heading": "Report of the fit", "lines": lines}
 
 
-def _provenance(about: _Subject) -> str:
+def _provenance(about: _Subject) -> Section:
     lines = [
         ("metricforge", __version__),
         *((name, _version(name)) for name in ("numpy", "scipy", "scikit-learn", "dask", "primme")),
@@ -295,20 +318,16 @@ def _provenance(about: _Subject) -> str:
         ("system", f"{platform.system()} {platform.machine()}"),
         ("written", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())),
     ]
-    command = f"<pre>{escape(about.command)}</pre>" if about.command else ""
-    return f"<h2>How to reproduce this</h2>{command}{markup.table(lines)}"
+    return {"heading": "How to reproduce this", "command": about.command, "lines": lines}
 
 
-# --------------------------------------------------------------------------------------------------------------- pieces
-
-
-def _single(draw: Callable[[], Any], alt: str) -> str:
+def _drawn(draw: Callable[[], Any], alt: str) -> list[dict[str, str]]:
     """Return a picture on a line of its own; nothing without matplotlib."""
-    return f"<div class='single'>{_figure(draw(), alt, '')}</div>" if installed() else ""
+    return [_figure(draw(), alt, "")] if installed() else []
 
 
-def _figure(display: Any, alt: str, caption: str) -> str:
-    return markup.picture(plotting.png(display.figure_, dpi=140), alt, caption)
+def _figure(display: Any, alt: str, caption: str) -> dict[str, str]:
+    return picture(display.figure_, alt, caption)
 
 
 def _short(value: Any) -> str:
@@ -319,10 +338,6 @@ def _short(value: Any) -> str:
     if isinstance(value, tuple | list):
         return ", ".join(map(_short, value[:20])) + (", …" if len(value) > 20 else "")
     return str(value)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
 
 
 def _version(package: str) -> str:

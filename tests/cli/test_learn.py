@@ -219,7 +219,7 @@ def test_a_report_without_matplotlib_has_no_pictures_and_says_how_to_have_them(h
     assert run("learn", "toy.csv", "--label", "class", "--drop", "group", "--report", "r.html") == 0
     assert "note: the report has no pictures: pictures need matplotlib" in capsys.readouterr().out
     page = (here / "r.html").read_text()
-    assert "pip install &#x27;metricforge[plot]&#x27;" in page
+    assert "pip install &#39;metricforge[plot]&#39;" in page
     assert "Satisfied relations" in page
     assert "<img" not in page
     assert (here / "toy.metric").exists()
