@@ -45,7 +45,7 @@ class GroupSolver(Solver):
     accepts: ClassVar[tuple[type[Constraint], ...]] = (Chunklets,)
 
     def __post_init__(self) -> None:
-        number_or(self.epsilon, "epsilon", ["auto"], least=0)
+        number_or(self.epsilon, "epsilon", ["auto"], least=0, most=LARGEST_EPSILON)
 
     def _multiple(self, width: int | None, contrasts: int) -> float:
         """Return epsilon="auto" in mean eigenvalues of C, for explicit features of this width or None for others."""
