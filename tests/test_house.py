@@ -31,7 +31,6 @@ LAYERS = [
     ["space", "registry"],
     ["tables"],
     ["solver", "index", "adapters"],
-    ["solver", "index", "adapters", "distances"],
     ["optimize"],
     ["serialization"],
     ["metric"],
@@ -58,23 +57,8 @@ UPWARD = {
     ("eigen", "distributed"): "where a matrix is found to be on dask",
     ("metric", "fitting"): "Metric.update walks the road of a fit",
 }
-NUMERIC = {"errors", "validation", "rows", "psd", "eigen", "neighbors", "constraints", "kernels", "space", "solver"}
-NUMERIC |= {"distributed"}
-
-
-NUMERIC = {
-    "errors",
-    "validation",
-    "optimize",
-    "rows",
-    "psd",
-    "eigen",
-    "neighbors",
-    "constraints",
-    "kernels",
-    "space",
-    "solver",
-}
+NUMERIC = {"errors", "validation", "optimize", "rows", "psd", "eigen", "neighbors", "constraints", "kernels", "space"}
+NUMERIC |= {"solver", "distributed"}
 # Files of a method's plugin that users call as they call learn(): they walk the same join, which knows the registry.
 DRIVERS = {"tune": {"fitting", "registry"}}
 # One file per heavy dependency; "room.file" in the core and in the plugins.
