@@ -112,18 +112,6 @@ def row_chunks(X: Any) -> list[tuple[Any, range]]:
     return list(zip(chunk_keys(X), chunk_ranges(X), strict=True))
 
 
-def array_of(chunks: list[Any], sizes: tuple[int, ...], columns: int | None, meta: Any) -> Any:
-    """Return the dask array of chunks that are computed: futures, or arrays; ``columns`` is None for one dimension."""
-    import uuid
-
-    import dask.array as da
-
-    name = f"computed-{uuid.uuid4().hex}"
-    inner = () if columns is None else (0,)
-    shape = (sizes,) if columns is None else (sizes, (columns,))
-    return da.Array({(name, i, *inner): chunk for i, chunk in enumerate(chunks)}, name, chunks=shape, meta=meta)
-
-
 def chunk_keys(X: Any) -> list[Any]:
     """Return the keys of the chunks of a dask array of whole rows."""
     from dask.core import flatten

@@ -65,6 +65,7 @@ class RowChunks:
 class ChunkedColumns(Columns):
     """The operations on `RowChunks` with given numbers of rows per chunk."""
 
+    in_memory = False
     search_width = 8
 
     def __init__(self, sizes: tuple[int, ...]) -> None:

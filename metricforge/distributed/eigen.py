@@ -43,56 +43,45 @@ def top_on_dask(
     max_iter: int | None,
     max_seconds: float | None,
 ) -> Eigenpairs:
-    """Solve for a dask array of row blocks; start again if a worker is lost with what no task can compute again."""
+    """Solve on the workers, or in this process where n is small.
+
+    Starts again if a worker is lost with what no task can compute again.
+    """
     seconds = math.inf if max_seconds is None else number(max_seconds, "max_seconds", least=0)
     deadline = time.monotonic() + seconds
-    return cluster.despite_losses(
-        lambda: _solve_on_dask(A, k, solver, tol, v0, seed, max_iter, deadline),
-        LOSSES,
-        f"an eigenproblem of {A.shape[0]} rows starts again",
-    )
-
-
-def _solve_on_dask(
-    A: Any,
-    k: int,
-    solver: str | Eigensolver,
-    tol: float,
-    v0: Any,
-    seed: int | np.random.Generator | None,
-    max_iter: int | None,
-    deadline: float,
-) -> Eigenpairs:
-    """Solve on the workers, or in this process where n is small."""
-    blocks = Chunked(A)
-    n = blocks.columns.n
-    k = whole_number(k, "k", most=n, most_is="the number of rows of A")
-    limit = 1000 * (k + 20) if max_iter is None else whole_number(max_iter, "max_iter")
     tol = max(number(tol, "tol", least=0), TOL_FLOOR)
-    requested = resolve(solver)
-    if not (requested in ("auto", None) or requested is lanczos_pairs):
-        shown = repr(solver) if isinstance(solver, str) else name_of(solver, solver)
-        raise InputError(
-            f"solver={shown} needs A in this process, and A is a dask array; pass 'lanczos', 'auto', or A in memory"
-        )
-    if requested is None or choose(requested, n, k, tol, v0 is not None) is None:
-        start = None if v0 is None else gathered(v0)
-        left = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
-        found = top(
-            blocks.in_memory(), k, solver="dense", tol=tol, v0=start, seed=seed, max_iter=max_iter, max_seconds=left
-        )
-        return Eigenpairs((found[0], blocks.vectors(found[1])), **found.__dict__)
-    pieces, masks = blocks.split(k)
-    matrix = blocks.matrix(masks)
-    products, large = None, None
-    if matrix is not None:
-        k_rest = min(k, matrix.shape[0])
-        products = Products(matrix, limit, deadline)
-        start = None if v0 is None else blocks.start(v0, masks, matrix.columns)
-        large = solve(products, k_rest, lanczos_pairs, tol, start, generator(0 if seed is None else seed))
-    solved = blocks.joined(pieces, large, masks, k)
-    V = blocks.vectors(columns_of(solved.V).signed(solved.V))
-    return concluded(solved, V, "lanczos", products, calls=3)
+
+    def attempt() -> Eigenpairs:
+        blocks = Chunked(A)
+        n = blocks.columns.n
+        m = whole_number(k, "k", most=n, most_is="the number of rows of A")
+        limit = 1000 * (m + 20) if max_iter is None else whole_number(max_iter, "max_iter")
+        requested = resolve(solver)
+        if not (requested in ("auto", None) or requested is lanczos_pairs):
+            shown = repr(solver) if isinstance(solver, str) else name_of(solver, solver)
+            raise InputError(
+                f"solver={shown} needs A in this process, and A is a dask array; pass 'lanczos', 'auto', or A in memory"
+            )
+        if requested is None or choose(requested, n, m, tol, v0 is not None) is None:
+            start = None if v0 is None else gathered(v0)
+            left = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
+            found = top(
+                blocks.in_memory(), m, solver="dense", tol=tol, v0=start, seed=seed, max_iter=max_iter, max_seconds=left
+            )
+            return Eigenpairs((found[0], blocks.vectors(found[1])), **found.__dict__)
+        pieces, masks = blocks.split(m)
+        matrix = blocks.matrix(masks)
+        products, large = None, None
+        if matrix is not None:
+            k_rest = min(m, matrix.shape[0])
+            products = Products(matrix, limit, deadline)
+            start = None if v0 is None else blocks.start(v0, masks, matrix.columns)
+            large = solve(products, k_rest, lanczos_pairs, tol, start, generator(0 if seed is None else seed))
+        solved = blocks.joined(pieces, large, masks, m)
+        V = blocks.vectors(columns_of(solved.V).signed(solved.V))
+        return concluded(solved, V, "lanczos", products, calls=4)
+
+    return cluster.despite_losses(attempt, LOSSES, f"an eigenproblem of {A.shape[0]} rows starts again")
 
 
 class Chunked:

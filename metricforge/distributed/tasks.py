@@ -19,7 +19,7 @@ from typing import Any
 
 from ..rows.containers import Array, is_dask
 from . import cluster
-from .chunks import array_of, chunk_keys, readable, row_chunks, rows_label, with_note
+from .chunks import chunk_keys, readable, row_chunks, rows_label, with_note
 
 FAN_IN = 8
 """How many partial results one task joins."""
@@ -257,4 +257,9 @@ def as_array(values: list[Value], sizes: tuple[int, ...], columns: int | None, m
 
     ``columns`` is None for values of one dimension; ``meta`` is an empty array of their type.
     """
-    return array_of([value.stored for value in values], sizes, columns, meta)
+    import dask.array as da
+
+    name = f"computed-{uuid.uuid4().hex}"
+    inner = () if columns is None else (0,)
+    shape = (sizes,) if columns is None else (sizes, (columns,))
+    return da.Array({(name, i, *inner): v.stored for i, v in enumerate(values)}, name, chunks=shape, meta=meta)

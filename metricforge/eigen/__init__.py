@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from .api import top
 from .backends import NAMES, arpack_pairs, check_name
-from .columns import Block, Columns, InMemory, columns_of
+from .columns import Block, Columns, columns_of
 from .contract import Eigenpairs, Eigensolver, Stop
 from .lanczos import lanczos_pairs
 from .products import orthonormal
@@ -25,7 +25,6 @@ __all__ = [
     "Columns",
     "Eigenpairs",
     "Eigensolver",
-    "InMemory",
     "Stop",
     "arpack_pairs",
     "check_name",

@@ -1,12 +1,11 @@
 """Matrices of n rows and few columns: the operations that the iterations are made of, and their form in memory.
 
 `thick_restart`, `orthonormal`, the search for missed eigenvalues and the Rayleigh-Ritz step use these operations only.
-`chunked` implements them on dask, so one loop serves both.
+`metricforge.distributed.columns` implements them on dask, so one loop serves both.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -17,7 +16,7 @@ from ..rows import beat
 from .contract import Floats
 
 Block: TypeAlias = Any
-"""A matrix of n rows and few columns: an ndarray, or a `chunked.RowChunks`; both have ``shape`` and ``dtype``."""
+"""A matrix of n rows and few columns: an ndarray, or a `RowChunks` on dask; both have ``shape`` and ``dtype``."""
 
 RANDOM_ROWS = 4096
 """Rows that share one stream of random numbers."""
@@ -25,125 +24,6 @@ _ROTATED_ROWS = 4096
 """Rows of the basis rotated at a time: their part of the basis stays in the cache."""
 _COMBINED = 2**14
 """Entries of a block combined at a time: 128 kB."""
-
-
-class Basis(ABC):
-    """Orthonormal columns that grow by a block at a time, up to a given number."""
-
-    @abstractmethod
-    def append(self, new: Block) -> None:
-        """Add columns."""
-
-    @abstractmethod
-    def project(self, R: Block, first: int) -> tuple[NDArray[Any], Block]:
-        """Return Q'R for the columns Q from ``first`` on, and R − QQ'R, also without its part in known vectors.
-
-        R must not be used afterwards.
-        """
-
-    @abstractmethod
-    def project_again(self, R: Block) -> tuple[NDArray[Any], Block, Floats]:
-        """Return what `project` does for all columns, where little is left to subtract, and the Gram matrix of R."""
-
-    @abstractmethod
-    def times(self, S: Floats) -> Block:
-        """Return QS in float64."""
-
-    @abstractmethod
-    def restart(self, S: Floats) -> None:
-        """Replace Q by QS."""
-
-    @abstractmethod
-    def settle(self, new: Block) -> None:
-        """Let the scheduler forget the tasks behind Q and the next block, if these are many."""
-
-
-class Columns(ABC):
-    """Operations on matrices of ``n`` rows and few columns; small matrices are always NumPy arrays."""
-
-    n: int
-    search_width: int = 1
-    """Random vectors of the first search for missed eigenvalues: more where rounds of tasks cost more than products."""
-
-    @abstractmethod
-    def random(self, columns: int, rng: np.random.Generator) -> Block:
-        """Return standard normal numbers; row i depends on i and the state of rng only, not on chunks."""
-
-    @abstractmethod
-    def identity(self, columns: int) -> Block:
-        """Return the first columns of the identity."""
-
-    @abstractmethod
-    def inner(self, X: Block, Y: Block) -> NDArray[Any]:
-        """Return X'Y."""
-
-    @abstractmethod
-    def gram(self, X: Block) -> Floats:
-        """Return X'X, accumulated in float64."""
-
-    @abstractmethod
-    def times(self, X: Block, S: NDArray[Any]) -> Block:
-        """Return XS in the precision of X."""
-
-    @abstractmethod
-    def minus(self, R: Block, X: Block, S: NDArray[Any]) -> Block:
-        """Return R − XS; R must not be used afterwards."""
-
-    @abstractmethod
-    def cast(self, X: Block, dtype: Any) -> Block:
-        """Return X in another precision."""
-
-    @abstractmethod
-    def select(self, X: Block, which: Any) -> Block:
-        """Return the columns of a slice or a mask."""
-
-    @abstractmethod
-    def beside(self, *blocks: Block) -> Block:
-        """Return the columns of all blocks."""
-
-    @abstractmethod
-    def largest(self, X: Block) -> Floats:
-        """Return the largest magnitude of every column."""
-
-    @abstractmethod
-    def signed(self, V: Block) -> Block:
-        """Flip columns so that the entry of largest magnitude is positive; among near ties the first."""
-
-    @abstractmethod
-    def rotated(self, V: Block, AV: Block, S: Floats, w: Floats) -> tuple[Block, Floats]:
-        """Return VS and the norms of the columns of AVS − VS diag(w); V must not be used afterwards."""
-
-    @abstractmethod
-    def rows(self, X: Block, index: NDArray[Any]) -> NDArray[Any]:
-        """Return the rows of an ascending index, in this process."""
-
-    @abstractmethod
-    def add_rows(self, X: Block, index: NDArray[Any], values: NDArray[Any]) -> Block:
-        """Return X with values added to the rows of an ascending index; X must not be used afterwards."""
-
-    @abstractmethod
-    def combined(self, blocks: Sequence[Block], weights: NDArray[Any]) -> Block:
-        """Return Σ w_i X_i."""
-
-    @abstractmethod
-    def dots(self, left: Sequence[Block], right: Sequence[Block]) -> Floats:
-        """Return tr(X_i'Y_j) for all blocks X_i on the left and Y_j on the right."""
-
-    def several(self, *requests: tuple[Any, ...], keep: Sequence[Block] = ()) -> list[Any]:
-        """Return the results of requests such as ("inner", X, Y), in one round of tasks; also of gram, rows, dots.
-
-        The blocks in requests are computed and stay on the workers, and so do those in ``keep``.  Others between them
-        are computed again when they are needed again.
-        """
-        return [getattr(self, name)(*args) for name, *args in requests]
-
-    def settle(self, *blocks: Block, always: bool = False) -> bool:
-        """Let the scheduler forget the tasks behind blocks, if these are many, or always; return whether it does."""
-        return False  # in memory there are none
-
-    @abstractmethod
-    def basis(self, size: int, dtype: Any, apart: Block | None) -> Basis:
-        """Return an empty basis for at most ``size`` columns, which are orthogonal to the orthonormal ``apart``."""
 
 
 def random_rows(entropy: int, rows: range, columns: int) -> Floats:
@@ -210,14 +90,21 @@ def rotate_rows(V: Floats, AV: Floats, S: Floats, w: Floats, out: Floats) -> Flo
     return squares
 
 
-class InMemory(Columns):
-    """Columns as NumPy arrays."""
+class Columns:
+    """Operations on matrices of ``n`` rows and few columns, here NumPy arrays; small matrices always are.
+
+    `metricforge.distributed.columns` has them for blocks in chunks.
+    """
+
+    in_memory: bool = True
+    search_width: int = 1
+    """Random vectors of the first search for missed eigenvalues: more where rounds of tasks cost more than products."""
 
     def __init__(self, n: int) -> None:
         self.n = n
 
     def random(self, columns: int, rng: np.random.Generator) -> Block:
-        """Return standard normal numbers."""
+        """Return standard normal numbers; row i depends on i and the state of rng only, not on chunks."""
         return random_rows(int(rng.integers(2**63)), range(self.n), columns)
 
     def identity(self, columns: int) -> Block:
@@ -229,16 +116,16 @@ class InMemory(Columns):
         return np.asarray(X.T @ Y)
 
     def gram(self, X: Block) -> Floats:
-        """Return X'X in float64."""
+        """Return X'X, accumulated in float64."""
         X = X.astype(np.float64, copy=False)
         return np.asarray(X.T @ X)
 
     def times(self, X: Block, S: NDArray[Any]) -> Block:
-        """Return XS."""
+        """Return XS in the precision of X."""
         return X @ S.astype(X.dtype, copy=False)
 
     def minus(self, R: Block, X: Block, S: NDArray[Any]) -> Block:
-        """Return R − XS."""
+        """Return R − XS; R must not be used afterwards."""
         R -= X @ S.astype(X.dtype, copy=False)
         return R
 
@@ -247,7 +134,7 @@ class InMemory(Columns):
         return X.astype(dtype, copy=False)
 
     def select(self, X: Block, which: Any) -> Block:
-        """Return some columns."""
+        """Return the columns of a slice or a mask."""
         return X[:, which]
 
     def beside(self, *blocks: Block) -> Block:
@@ -259,48 +146,65 @@ class InMemory(Columns):
         return column_maxima(X)
 
     def signed(self, V: Block) -> Block:
-        """Return V with signs by its largest entries."""
+        """Flip columns so that the entry of largest magnitude is positive; among near ties the first."""
         V *= first_signs(V, column_maxima(V))
         return V
 
     def rotated(self, V: Block, AV: Block, S: Floats, w: Floats) -> tuple[Block, Floats]:
-        """Return VS and the norms of AVS − VS diag(w)."""
+        """Return VS and the norms of the columns of AVS − VS diag(w); V must not be used afterwards."""
         squares = rotate_rows(V, AV, S, w, V)
         return V[:, : S.shape[1]], np.sqrt(squares)
 
     def rows(self, X: Block, index: NDArray[Any]) -> NDArray[Any]:
-        """Return some rows."""
+        """Return the rows of an ascending index, in this process."""
         return np.asarray(X[index])
 
     def add_rows(self, X: Block, index: NDArray[Any], values: NDArray[Any]) -> Block:
-        """Return X with values added to some rows."""
+        """Return X with values added to the rows of an ascending index; X must not be used afterwards."""
         X[index] += values
         return X
 
     def combined(self, blocks: Sequence[Block], weights: NDArray[Any]) -> Block:
-        """Return a sum of multiples of blocks."""
+        """Return Σ w_i X_i."""
         return combine(blocks, weights)
 
     def dots(self, left: Sequence[Block], right: Sequence[Block]) -> Floats:
-        """Return the inner products of blocks."""
+        """Return tr(X_i'Y_j) for all blocks X_i on the left and Y_j on the right."""
         return inner_products(left, right)
 
+    def several(self, *requests: tuple[Any, ...], keep: Sequence[Block] = ()) -> list[Any]:
+        """Return the results of requests such as ("inner", X, Y), in one round of tasks; also of gram, rows, dots.
+
+        The blocks in requests are computed and stay on the workers, and so do those in ``keep``.  Others between them
+        are computed again when they are needed again.
+        """
+        return [getattr(self, name)(*args) for name, *args in requests]
+
+    def settle(self, *blocks: Block, always: bool = False) -> bool:
+        """Let the scheduler forget the tasks behind blocks, if these are many, or always; return whether it does."""
+        return False  # in memory there are none
+
     def basis(self, size: int, dtype: Any, apart: Block | None) -> Basis:
-        """Return an empty basis."""
-        return _Stored(np.empty((self.n, size), dtype=dtype, order="F"), apart)
+        """Return an empty basis for at most ``size`` columns, which are orthogonal to the orthonormal ``apart``."""
+        return Basis(np.empty((self.n, size), dtype=dtype, order="F"), apart)
 
 
-class _Stored(Basis):
-    """A basis in one array, which is rotated in place."""
+class Basis:
+    """Orthonormal columns that grow by a block at a time, up to a given number; here one array, rotated in place."""
 
-    def __init__(self, Q: NDArray[Any], apart: NDArray[Any] | None) -> None:
+    def __init__(self, Q: NDArray[Any], apart: Block | None) -> None:
         self.Q, self.apart, self.used = Q, apart, 0
 
     def append(self, new: Block) -> None:
+        """Add columns."""
         self.Q[:, self.used : self.used + new.shape[1]] = new
         self.used += new.shape[1]
 
     def project(self, R: Block, first: int) -> tuple[NDArray[Any], Block]:
+        """Return Q'R for the columns Q from ``first`` on, and R − QQ'R, also without its part in known vectors.
+
+        R must not be used afterwards.
+        """
         if self.apart is not None:
             R -= self.apart @ (self.apart.T @ R)
         Q = self.Q[:, first : self.used]
@@ -309,19 +213,22 @@ class _Stored(Basis):
         return overlap, R
 
     def project_again(self, R: Block) -> tuple[NDArray[Any], Block, Floats]:
+        """Return what `project` does for all columns, where little is left to subtract, and the Gram matrix of R."""
         overlap, R = self.project(R, 0)
         R64 = R.astype(np.float64, copy=False)
         return overlap, R, np.asarray(R64.T @ R64)
 
     def times(self, S: Floats) -> Block:
+        """Return QS in float64."""
         return self._rotated(S, np.empty((len(self.Q), S.shape[1])))
 
     def restart(self, S: Floats) -> None:
+        """Replace Q by QS."""
         self._rotated(S, self.Q)
         self.used = S.shape[1]
 
     def settle(self, new: Block) -> None:
-        """Do nothing: there are no tasks."""
+        """Let the scheduler forget the tasks behind Q and the next block, if these are many."""
 
     def _rotated(self, S: Floats, out: NDArray[Any]) -> NDArray[Any]:
         """Write Q[:, :len(S)] S into the first columns of ``out``, which may be Q, a few rows at a time."""
@@ -336,4 +243,4 @@ class _Stored(Basis):
 def columns_of(X: Block) -> Columns:
     """Return the operations for a block."""
     found: Columns | None = getattr(X, "operations", None)
-    return InMemory(len(X)) if found is None else found
+    return Columns(len(X)) if found is None else found

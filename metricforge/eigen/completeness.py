@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import SolverError
-from .columns import Block, InMemory
+from .columns import Block
 from .contract import Eigensolver, Floats, Solved, Stop
 from .lanczos import SINGLE_TOL, thick_restart
 from .products import COLUMNS, Products, largest_magnitude, orthonormal, rayleigh_ritz
@@ -102,7 +102,7 @@ def _run(
 
 def _operator(products: Products) -> Any:
     """Return the products as an operator ``A @ X``: SciPy's in memory, because backends expect it."""
-    if not isinstance(products.columns, InMemory):
+    if not products.columns.in_memory:
         return _ChunkedOperator(products)
     from scipy.sparse.linalg import LinearOperator
 

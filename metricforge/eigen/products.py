@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..errors import InputError, SolverError
 from ..rows import beat, is_sparse
 from ..validation import first_rows
-from .columns import Block, Columns, InMemory, columns_of
+from .columns import Block, Columns, columns_of
 from .contract import Floats, Stop
 
 COLUMNS = 16
@@ -45,7 +45,7 @@ class Products:
     def __init__(self, A: Any, limit: int, deadline: float) -> None:
         self.A = A
         self.n: int = A.shape[0]
-        self.columns: Columns = getattr(A, "columns", None) or InMemory(self.n)
+        self.columns: Columns = getattr(A, "columns", None) or Columns(self.n)
         self.unit = 1.0
         self.n_products = 0
         self.reached: Literal["iteration_limit", "time_limit"] | None = None

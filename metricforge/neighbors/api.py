@@ -92,7 +92,7 @@ def search(
         if queries is not None:
             queries = whole_rows(queries, "queries", 2) if is_dask(queries) else as_vectors(queries, "queries")
         return found_on_dask(X, k, queries, method, recall, seed)[0]
-    return _found(X, k, queries, method, recall, seed)[0]
+    return Searcher(X, method=method, recall=recall, seed=seed).search(k, queries=queries)
 
 
 def search_with_recall(
@@ -111,7 +111,7 @@ def search_with_recall(
 
         lists, known = found_on_dask(whole_rows(X, "X", 2), k, None, method, recall, seed)
         return lists, float("nan") if known is None else known
-    found, estimate = _found(X, k, None, method, recall, seed)
+    found, estimate = Searcher(X, method=method, recall=recall, seed=seed).found(k, None)
     return found, _recall(found[0], X, seed=seed) if estimate is None else estimate
 
 
@@ -123,13 +123,6 @@ def _resolved(method: str | Search) -> str | Search:
     if not isinstance(method, str) and not callable(method):
         raise InputError(f"method must be a name or a callable, got {type(method).__name__}")
     return method
-
-
-def _found(
-    X: Any, k: int, queries: Any | None, method: str | Search, wanted: float, seed: int
-) -> tuple[Found, float | None]:
-    """Return the lists and their recall (None: not known), for rows in memory and a resolved method."""
-    return Searcher(X, method=method, recall=wanted, seed=seed).found(k, queries)
 
 
 class Searcher:

@@ -11,6 +11,7 @@ from ..errors import InputError
 from ..rows import beat, blocks, check_memory
 from ..validation import first_rows, one_of, whole_number
 from .api import search
+from .approximate import without_itself
 from .contract import Array, Found
 
 if TYPE_CHECKING:
@@ -134,12 +135,9 @@ def _all_inside(Z: Any, rows: Array, k: int) -> Found:
 
 
 def _inside(Z: Any, rows: Array, asked: Array, k: int) -> Found:
-    """Search one row more, and leave out the query itself (or the last row, where duplicates precede the query)."""
+    """Search one row more, and leave out the query itself."""
     index, distance = search(Z[rows], min(k + 1, len(rows)), queries=Z[asked])
-    index = rows[index]
-    keep = index != asked[:, None]
-    keep[keep.all(axis=1), -1] = False
-    return index[keep].reshape(len(asked), -1), distance[keep].reshape(len(asked), -1)
+    return without_itself(rows[index], distance, asked)
 
 
 BLOCK = 1024

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from metricforge.eigen import Block, Columns, InMemory
+from metricforge.eigen import Block, Columns
 from metricforge.rows import Array
 
 from .pairs import SignedPairs
@@ -63,7 +63,7 @@ class LaplacianInMemory(Laplacian):
 
     def __init__(self, L: csr_array) -> None:
         self.L = L
-        self.columns = InMemory(L.shape[0])
+        self.columns = Columns(L.shape[0])
         self.trace = float(L.diagonal().sum())
 
     def times(self, X: Block) -> Block:

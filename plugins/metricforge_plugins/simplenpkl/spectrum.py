@@ -17,7 +17,7 @@ from metricforge.distributed.chunks import chunk_ranges
 from metricforge.distributed.columns import PerChunk
 from metricforge.distributed.eigen import RowBlocks
 from metricforge.distributed.tasks import Value, chunk_values, evaluate
-from metricforge.eigen import Block, Columns, InMemory
+from metricforge.eigen import Block, Columns
 from metricforge.rows import Array, is_dask
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def count_positive(A: Any, seed: int) -> int:
 def _products(A: Any) -> tuple[Callable[[Block], Block], Columns]:
     """Return the product with A, and the operations on what it multiplies."""
     if not is_dask(A):
-        return lambda X: np.asarray(A @ X), InMemory(A.shape[0])
+        return lambda X: np.asarray(A @ X), Columns(A.shape[0])
     blocks = RowBlocks(PerChunk(chunk_values(A)), A.chunks[0])
     return lambda X: blocks.product(X, 1.0), blocks.columns
 
