@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..eigen.api import concluded, solve, top
-from ..eigen.backends import choose, name_of, resolve
+from ..eigen.api import choose, concluded, name_of, resolve, solve, top
 from ..eigen.columns import columns_of
 from ..eigen.completeness import COMPONENT_ROWS, Piece, small_components
 from ..eigen.contract import TOL_FLOOR, Eigenpairs, Eigensolver, Floats, Solved

@@ -5,15 +5,14 @@ A small residual shows that a pair is an eigenpair, not that it is one of the la
 answer of every iterative solver is completed: `completeness` searches its orthogonal complement for larger eigenvalues
 and adds what it finds.
 
-Files: `api` has `top`, `backends` the solvers and the choice among them, `lanczos` the thick-restart iteration on the
-operations of `columns`, `completeness` the search for missed eigenvalues and small components, `products` the counted
-and checked products, `contract` the types and the validation of arguments.
+Files: `api` has `top`, the solvers and the choice among them, `lanczos` the thick-restart iteration, on the operations
+of `columns`, `completeness` the search for missed eigenvalues and small components, `products` the counted and checked
+products, `contract` the types and the validation of arguments.
 """
 
 from __future__ import annotations
 
-from .api import top
-from .backends import NAMES, arpack_pairs, check_name
+from .api import NAMES, arpack_pairs, check_name, top
 from .columns import Block, Columns, columns_of
 from .contract import Eigenpairs, Eigensolver, Stop
 from .lanczos import lanczos_pairs

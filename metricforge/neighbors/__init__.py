@@ -6,9 +6,8 @@ whichever proposes the candidates, they are ranked by the difference of the two 
 without any rounding).
 
 Files: `api` has the functions to call and the rule of method="auto", `exhaustive` the exact searches over the tiles of
-`scanning`; `approximate` the search by the cells of `partition`, a few of which `probing` searches for each row and
-`coarse` for small batches of queries; `index` rows kept for the search of new ones; `loops` compiled loops; `graphs`
-what is made of lists.
+`scanning`, `approximate` the search by the cells of `partition`, a few of which `probing` searches for each row,
+`index` rows that are kept for the search of new ones, `loops` compiled loops, `graphs` what is made of lists.
 """
 
 from __future__ import annotations

@@ -20,11 +20,9 @@ from ..rows import blocks, gathered, is_dask, quiet, show_bytes, take
 from ..validation import number, whole_number
 from .api import check_k, check_rows, search
 from .approximate import pilot_rows, plan, without_itself
-from .coarse import Coarse, prepared
-from .coarse import search as search_coarse
 from .contract import Array, Found
 from .partition import BATCH, Cells, index_count, learn_cells, sample_rows
-from .probing import Members, probe
+from .probing import Coarse, Members, prepared, probe, search_float
 
 FORMAT = 3
 ARRAYS = ("rows", "bounds", "numbers", "starts", "centres", "groups", "group_starts", "checksums")
@@ -91,7 +89,7 @@ class CellIndex:
             for part in blocks(len(Q), 1, BATCH):
                 probes = self.cells.enough(Q[part], self.probes, np.diff(self.members.starts), k)
                 self._check_cells(probes)
-                near = search_coarse(Q[part], probes, self.members, self.coarse, k)
+                near = search_float(Q[part], probes, self.members, self.coarse, k)
                 found[0][part], found[1][part] = probe(Q[part], probes, self.members, k) if near is None else near
         if not np.isfinite(found[1]).all():  # rows of a folder are mapped, and not checked when it is opened
             raise ModelFileError("the index holds rows that are not finite, so it is damaged; build it again")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..rows import BLOCK_BYTES, blocks, draw, is_sparse
-from . import coarse
+from . import probing
 from .contract import Array
 from .exhaustive import exact_search, packed_rows, unpacked
 from .probing import Members, probe
@@ -79,16 +79,16 @@ class Cells:
         return _searched(X, near, *self._centres, p)
 
     @cached_property
-    def _centres(self) -> tuple[Members, coarse.Coarse]:
+    def _centres(self) -> tuple[Members, probing.Coarse]:
         return _as_members(self.centres, self.starts)
 
     @cached_property
-    def _whole(self) -> tuple[Members, coarse.Coarse]:
+    def _whole(self) -> tuple[Members, probing.Coarse]:
         """All centres in one group: those of a small group do not limit which of the others are candidates."""
         return _as_members(self.centres, np.array([0, self.count]))
 
     @cached_property
-    def _groups(self) -> tuple[Members, coarse.Coarse]:
+    def _groups(self) -> tuple[Members, probing.Coarse]:
         return _as_members(self.groups, np.array([0, len(self.groups)]))
 
     def around(self, X: Array, p: int) -> Array:
@@ -105,7 +105,7 @@ class Cells:
         members, bounds = self._centres
         near = np.empty((len(X), p), dtype=np.int64)
         for part in batches(len(X), 8 * X.shape[1]):
-            found = coarse.search_lists(X[part], which[part], lists, members, bounds, p)
+            found = probing.search_lists(X[part], which[part], lists, members, bounds, p)
             if found is None:
                 listed = Members(self.centres[lists.ravel()], lists.ravel(), most * np.arange(len(lists) + 1))
                 found = probe(X[part], which[part, None], listed, p)
@@ -129,17 +129,17 @@ class Cells:
         return probes
 
 
-def _as_members(centres: Array, starts: Array) -> tuple[Members, coarse.Coarse]:
+def _as_members(centres: Array, starts: Array) -> tuple[Members, probing.Coarse]:
     """Return centres as the rows of the groups that start at ``starts``."""
     middle = centres.mean(axis=0)
-    return Members(centres, np.arange(len(centres)), starts), coarse.Coarse(*coarse.prepared(centres, middle), middle)
+    return Members(centres, np.arange(len(centres)), starts), probing.Coarse(*probing.prepared(centres, middle), middle)
 
 
-def _searched(X: Array, probes: Array, members: Members, bounds: coarse.Coarse, p: int) -> Array:
+def _searched(X: Array, probes: Array, members: Members, bounds: probing.Coarse, p: int) -> Array:
     """Return the p nearest rows in the cells of each row of X; -1 where they have fewer."""
     indices = np.empty((len(X), p), dtype=np.int64)
     for part in batches(len(X), 8 * X.shape[1]):
-        found = coarse.search(X[part], probes[part], members, bounds, p)
+        found = probing.search_float(X[part], probes[part], members, bounds, p)
         indices[part] = (probe(X[part], probes[part], members, p) if found is None else found)[0]
     return indices
 

@@ -91,7 +91,7 @@ def test_cells_of_a_row_depend_on_that_row_only(monkeypatch):
         assert (np.diff(distances, axis=1) >= 0).all()
     assert (near == around).mean() > 0.95
     # lists without products in float32
-    monkeypatch.setattr(partition.coarse, "search_lists", lambda *args: None)
+    monkeypatch.setattr(partition.probing, "search_lists", lambda *args: None)
     np.testing.assert_array_equal(cells.around(X[:100], 7), around[:100])
 
 
