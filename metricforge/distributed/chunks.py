@@ -67,13 +67,14 @@ def concatenated(parts: list[Any]) -> Any:
 def limit_chunks(X: Any, row_bytes: int) -> Any:
     """Split the chunks of dask rows that are too large for a task that allocates ``row_bytes`` per row."""
     most = max(1, cluster.task_bytes() // max(1, row_bytes))
-    if max(X.chunks[0]) <= most:
-        return X
-    sizes: list[int] = []
-    for size in X.chunks[0]:
-        pieces = -(-size // most)
-        sizes += [size // pieces + (i < size % pieces) for i in range(pieces)]
-    return X.rechunk({0: tuple(sizes)})
+    return split_chunks(X, lambda size: max(1, -(-size // most)))
+
+
+def split_chunks(X: Any, pieces: Callable[[int], int]) -> Any:
+    """Return dask rows with each chunk split into equal parts; ``pieces`` returns how many, given its rows."""
+    parts = [(size, pieces(size)) for size in X.chunks[0]]
+    sizes = tuple(size // count + (i < size % count) for size, count in parts for i in range(count))
+    return X if len(sizes) == X.numblocks[0] else X.rechunk({0: sizes})
 
 
 def selected(X: Any, index: Array) -> Any:

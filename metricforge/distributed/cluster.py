@@ -152,20 +152,25 @@ def compute(*lazy: Any) -> tuple[Any, ...]:
     """
     import dask
 
-    at, watch = client(), _watch.get()
+    at = client()
     with one_thread():
         if at is None:
-            # inside a task dask would submit to the workers, and wait for the thread that this task occupies
-            where = {"scheduler": "synchronous"} if _in_task() else {}
-            with _counting(watch):
-                return tuple(dask.compute(*lazy, **where))
+            return _here(dask.compute, lazy)
         computed = persisted(at, list(lazy))
         try:
-            _wait(at, computed, watch)
+            _wait(at, computed, _watch.get())
             with _named_cancellation(at):
                 return tuple(_fetched(at, collection) for collection in computed)
         finally:
             _release(computed, keep=lazy)
+
+
+def _here(run: Callable[..., tuple[Any, ...]], lazy: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return what ``dask.compute`` or ``dask.persist`` does in this process."""
+    # inside a task dask would submit to the workers, and wait for the thread that this task occupies
+    where = {"scheduler": "synchronous"} if _in_task() else {}
+    with _counting(_watch.get()):
+        return tuple(run(*lazy, **where))
 
 
 def renamed(X: Any) -> Any:
@@ -209,9 +214,7 @@ def kept(*lazy: Any) -> tuple[Any, ...]:
     at = client()
     with one_thread():
         if at is None:
-            where = {"scheduler": "synchronous"} if _in_task() else {}
-            with _counting(_watch.get()):
-                return tuple(dask.persist(*lazy, **where))
+            return _here(dask.persist, lazy)
         computed = persisted(at, list(lazy))
         _wait(at, computed, _watch.get())
         return tuple(computed)

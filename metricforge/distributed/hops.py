@@ -1,11 +1,11 @@
-"""Passes over neighbours of neighbours among dask rows: the answer of `refining`, shard by shard.
+"""Passes over neighbours of neighbours among dask rows: the answer of `approximate`, shard by shard.
 
 A row is known by its position: the rows of the first cell come first, then those of the second, whatever the shards.  A
 pass is three exchanges between shards: who lists a row; the lists of the rows that it lists, or that list it; and the
 rows in those lists.  A shard of which another one needs much is sent whole, once to each worker; what is needed of it
 is picked there.
 
-Only tasks import `hops`: the compiler takes some 25 MB, which the client need not have.
+Only tasks import `neighbors.loops`: the compiler takes some 25 MB, which the client need not have.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 from ..neighbors.approximate import LISTING, MOST_PASSES, Sample, centred, fits_single
 from ..neighbors.contract import Array, Found, HopLists
 from ..neighbors.probing import Members
-from ..neighbors.scanning import least, pair_distances
+from ..neighbors.scanning import k_least, pair_distances
 from ..rows import take
 from .neighbors import CellSearch, whole_share
 from .tasks import Tasks
@@ -326,6 +326,4 @@ class HopSearch(CellSearch):
                 (X, numbers), place = rows[o], np.searchsorted(listed[o], place)
             distances[entries] = pair_distances(X, shard.rows, entries // wide, place)
             names[entries] = numbers[place]
-        table = names.reshape(-1, wide), distances.reshape(-1, wide)
-        best = least(table[1], table[0], self.k)
-        return shard.numbers, (np.take_along_axis(table[0], best, axis=1), np.take_along_axis(table[1], best, axis=1))
+        return shard.numbers, k_least(names.reshape(-1, wide), distances.reshape(-1, wide), self.k)

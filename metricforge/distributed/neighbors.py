@@ -15,11 +15,11 @@ from ..neighbors.approximate import FEW_CELLS, Sample, first_cells, pilot_rows, 
 from ..neighbors.contract import Array, Found, Search
 from ..neighbors.partition import BATCH, Cells, Coordinates, cell_count, coordinates, learn_cells, sample_rows, stacked
 from ..neighbors.probing import QUERIES, Members, probe
-from ..neighbors.scanning import is_binary
+from ..neighbors.scanning import is_binary, k_least
 from ..rows import as_vectors, blocks, count, fold, gathered, is_sparse, map_rows, take
 from ..validation import whole_number
 from . import cluster
-from .chunks import as_dask, chunk_keys, chunk_ranges, limit_chunks
+from .chunks import as_dask, chunk_keys, chunk_ranges, limit_chunks, split_chunks
 from .tasks import FAN_IN, Tasks, cross
 
 JOINED_BYTES = 32 * 2**20
@@ -137,18 +137,13 @@ def _joined(X: Any, searches: int) -> Any:
 def _split(Q: Any, searches: int) -> Any:
     """Return queries with chunks split into equal parts, each of which is searched in ``searches`` chunks of rows."""
     parts = -(-BALANCED_TASKS * cluster.threads() // (searches * Q.numblocks[0]))
-    sizes: list[int] = []
-    for size in Q.chunks[0]:
-        pieces = max(1, min(parts, size // LEAST_QUERIES))
-        sizes += [size // pieces + (i < size % pieces) for i in range(pieces)]
-    return Q if len(sizes) == Q.numblocks[0] else Q.rechunk({0: tuple(sizes)})
+    return split_chunks(Q, lambda size: max(1, min(parts, size // LEAST_QUERIES)))
 
 
 def _merged(found: list[Found], k: int) -> Found:
     """Merge lists of neighbours: the k least by (distance, index)."""
     indices, distances = (np.concatenate(parts, axis=1) for parts in zip(*found, strict=True))
-    order = np.lexsort((indices, distances), axis=1)[:, :k]
-    return np.take_along_axis(indices, order, axis=1), np.take_along_axis(distances, order, axis=1)
+    return k_least(indices, distances, k)
 
 
 # ---------------------------------------------------------------------------------------------------------- cell chunks

@@ -29,7 +29,7 @@ from .partition import (
     sample_rows,
 )
 from .probing import QUERIES, probe
-from .scanning import is_binary, least, pair_distances, takes_single
+from .scanning import is_binary, k_least, pair_distances, takes_single
 
 PILOT = 400
 """Rows whose true neighbours are searched: from one half the number of cells is chosen, from the other the recall is
@@ -359,7 +359,5 @@ def ordered(X: Array, numbers: Array, positions: Array, k: int) -> Found:
         who, near = numbers[part], positions[part]
         distances = _distances(X, who, numbers, near)
         listed = np.where(near >= 0, numbers[near], -1)
-        best = least(distances, listed, k)
-        found[0][who] = np.take_along_axis(listed, best, axis=1)
-        found[1][who] = np.take_along_axis(distances, best, axis=1)
+        found[0][who], found[1][who] = k_least(listed, distances, k)
     return found

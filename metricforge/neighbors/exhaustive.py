@@ -108,7 +108,7 @@ def search_rows(searched: SearchedRows, Q: Any, k: int, own: Array | None) -> Fo
 class _Euclidean:
     """Lower bounds of squared distances by products: the value of (q, x) is (1 - s)|x|² - 2q'x.
 
-    With d features the products, norms and sums err by at most s(|q|² + |x|²) (`single.kept_share` has s and the
+    With d features the products, norms and sums err by at most s(|q|² + |x|²) (`scanning.kept_share` has s and the
     proof), so that value + (1 - s)|q|² <= |q - x|².  Rows are centred first, because the error grows with the distance
     from the origin and the answer does not.  Keys are distances, computed by subtraction in float64.
 
@@ -278,7 +278,7 @@ class Bounds:
     Attributes
     ----------
     right : (n, r + 2) float32 array
-        See `single.right_operand`.
+        See `right_operand`.
     centre : (r,) array
         What was subtracted from the coordinates.
     reach : float

@@ -13,8 +13,8 @@ from . import scanning
 from .contract import Array, Found
 from .scanning import (
     Lists,
+    k_least,
     kept_share,
-    least,
     left_operand,
     multiplies_dense,
     operands,
@@ -135,7 +135,7 @@ def _search_cells(lists: Lists, source: _CellDistances, probes: Array, members: 
 
 
 class _CellDistances:
-    """Lower bounds of squared distances, (1 - s)(|q|² + |x|²) - 2q'x about a row of the cell; see `single`.
+    """Lower bounds of squared distances, (1 - s)(|q|² + |x|²) - 2q'x about a row of the cell: see `kept_share`.
 
     Cells are small, so are the norms about one of their rows, and with them the error of the bounds.  CSR rows with
     few nonzeros are not centred.
@@ -219,7 +219,7 @@ class Coarse:
     Attributes
     ----------
     rows : (n, d + 2) float32 array
-        ``[-2x, (1 - s)|x|², 1]`` with x about the centre; see `single.kept_share` for s.
+        ``[-2x, (1 - s)|x|², 1]`` with x about the centre; see `scanning.kept_share` for s.
     largest : float
         The largest |x|² about the centre.
     centre : (d,) array
@@ -398,5 +398,4 @@ def _ordered(who: Array, numbers: Array, distances: Array, q: int, k: int) -> Fo
         return found
     keys, cols = np.full((q, widest), np.inf), np.full((q, widest), -1, dtype=np.int64)
     keys[who, place], cols[who, place] = distances, numbers
-    best = least(keys, cols, k)
-    return np.take_along_axis(cols, best, axis=1), np.take_along_axis(keys, best, axis=1)
+    return k_least(cols, keys, k)

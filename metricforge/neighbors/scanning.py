@@ -255,22 +255,20 @@ def _merge(indices: Array, keys: Array, rows: Array, cols: Array, new: Array, nu
         all_keys[:, :k], all_cols[:, :k] = keys[lists], indices[lists]
         at = np.searchsorted(lists, rows[part]), k + place[part] - first
         all_keys[at], all_cols[at] = new[part], cols[part]
-        best = least(all_keys, all_cols, k)
-        keys[lists] = np.take_along_axis(all_keys, best, axis=1)
-        indices[lists] = np.take_along_axis(all_cols, best, axis=1)
+        indices[lists], keys[lists] = k_least(all_cols, all_keys, k)
     return np.flatnonzero(counts)
 
 
-def least(keys: Array, cols: Array, k: int) -> Array:
-    """Return the places of the k least entries of each row, sorted by (key, col)."""
+def k_least(numbers: Array, keys: Array, k: int) -> Found:
+    """Return the k entries of each row with the least keys, sorted by (key, number): numbers and keys."""
     order = np.argsort(keys, axis=1)[:, : k + 1]
     found = np.take_along_axis(keys, order, axis=1)
     # an unstable sort is three times as fast, and ties are rare in real numbers
     tied = np.flatnonzero(((found[:, 1:] == found[:, :-1]) & np.isfinite(found[:, 1:])).any(axis=1))
     order = order[:, :k]
     if len(tied):
-        order[tied] = np.lexsort((cols[tied], keys[tied]), axis=1)[:, :k]
-    return order
+        order[tied] = np.lexsort((numbers[tied], keys[tied]), axis=1)[:, :k]
+    return np.take_along_axis(numbers, order, axis=1), np.take_along_axis(keys, order, axis=1)
 
 
 # ------------------------------------------------------------------------------------------------- sizes of work arrays

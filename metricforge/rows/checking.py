@@ -85,9 +85,7 @@ def as_strings(X: Any, name: str = "X") -> Any:
         )
     if not items:
         raise InputError(f"{name} has 0 sample(s); give at least one string")
-    A = np.empty(len(items), dtype=object)
-    A[:] = items
-    return A
+    return _object_array(items)
 
 
 def holds_strings(X: Any) -> bool:
@@ -113,6 +111,10 @@ def as_objects(X: Any, name: str = "X") -> Any:
     items = _items(X, name)
     if not items:
         raise InputError(f"{name} has 0 sample(s); give at least one row")
+    return _object_array(items)
+
+
+def _object_array(items: list[Any]) -> Array:
     A = np.empty(len(items), dtype=object)
     A[:] = items
     return A
