@@ -68,7 +68,7 @@ def minimize(
     return found.x.reshape(start.shape), taken
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class Progress:
     """The smallest objective and the largest lower bound so far.
 

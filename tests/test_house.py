@@ -68,13 +68,13 @@ HEAVY = {
     "pynndescent": {"pynndescent.search"},
     "primme": {"primme.solver"},
     "highspy": {"lpdesign.highs"},
-    "clarabel": {"lpdesign.semidefinite"},
+    "clarabel": {"cones.semidefinite"},
     "numba": {
         "neighbors.loops",
         "pynndescent.search",
         "kcr.loops",
         "lmnn.loops",
-        "lpdesign.gaussian",
+        "cones.gaussian",
         "nca.loops",
     },
     "matplotlib": {"reports.figures"},
@@ -87,7 +87,7 @@ HEAVY = {
 # Classes must exist to be subclassed, and loops to be compiled; these files are themselves imported when needed.
 AT_THE_TOP = {
     "sklearn": {"estimators.learner", "estimators.rule"},
-    "numba": {"neighbors.loops", "kcr.loops", "lmnn.loops", "lpdesign.gaussian", "nca.loops"},
+    "numba": {"neighbors.loops", "kcr.loops", "lmnn.loops", "cones.gaussian", "nca.loops"},
     "highspy": {"lpdesign.highs"},
     "distributed": {"distributed.allocation"},
 }

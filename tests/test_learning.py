@@ -290,7 +290,7 @@ def test_auto_without_a_declared_method_takes_the_nearest_and_says_so(without):
     assert report.converted[0].startswith("Triplets (")
     without("lpdesign", "idealized", "simplenpkl", "lsml")
     report = mf.learn(X, KINDS["lpdesign"], selection="off").report
-    assert report.method == "krca"  # triplets -> pairs -> chunklets
+    assert report.method == "krca-weighted"  # triplets -> pairs -> chunklets
     assert len(report.converted) == 2
 
 
@@ -334,7 +334,7 @@ def test_auto_passes_over_a_method_that_cannot_be_loaded(without, plugged):
     with plugged(method={"broken": "no_such_module_at_all:METHOD"}):
         notes = mf.learn(X, KINDS["lpdesign"], selection="off").report.notes
         assert any(note.startswith("method 'broken' cannot be loaded: No module named") for note in notes)
-        assert mf.learn(X, KINDS["krca"], selection="off").report.method == "krca"
+        assert mf.learn(X, KINDS["krca"], selection="off").report.method == "krca-weighted"
 
 
 class Picky(mf.Solver):

@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricforge.errors import InputError
-
-Array = NDArray[Any]
+from metricforge.rows import Array
 
 LONGEST = 10_000
 """The most characters of a cell that are shown."""

@@ -6,11 +6,9 @@ import hashlib
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import metricforge as mf
-
-Array = NDArray[Any]
+from metricforge.rows import Array
 
 WIDEST = 256
 """The most features in which the metric of the loop learns; wider rows are represented over landmarks."""

@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from metricforge.kernels import squared_euclidean
+from metricforge.rows import Array
 
 from .answers import Answer
 from .questions import ALIKE, NONE, SKIP, UNLIKE, Question
-
-Array = NDArray[Any]
 
 ERROR = 0.1
 """The assumed share of wrong answers."""
@@ -319,7 +318,7 @@ class Nearness:
         """Return the candidate that is farthest from the grouped rows."""
         at = [self._position[int(c)] for c in candidates]
         known = [self._position[row] for row in self.state.group]
-        return int(candidates[_nearest_squared(self.view.E[at], self.view.E[known]).argmax()])
+        return int(candidates[squared_euclidean(self.view.E[at], self.view.E[known]).min(axis=1).argmax()])
 
 
 def ask(
@@ -431,7 +430,7 @@ def _to_groups(view: View, state: Placement, position: dict[int, int], rows: Seq
         if not members:
             continue
         inside = np.asarray([position[m] for m in members])
-        D = _squared(view.E[at], view.E[inside])
+        D = squared_euclidean(view.E[at], view.E[inside])
         D[at[:, None] == inside[None]] = np.inf
         near = np.sort(D, axis=1)[:, :NEAREST]
         count = np.isfinite(near).sum(axis=1)
@@ -446,14 +445,3 @@ def _softmax(s: Array, tau: float) -> Array:
     w = np.exp(-(s - np.where(np.isfinite(low), low, 0.0)) / tau)
     w = w / w.sum(axis=-1, keepdims=True)
     return np.asarray((1 - UNIFORM) * w + UNIFORM / s.shape[-1])
-
-
-def _squared(A: Array, B: Array) -> Array:
-    """Return squared distances between rows."""
-    D = (A**2).sum(axis=1)[:, None] + (B**2).sum(axis=1)[None] - 2 * A @ B.T
-    return np.asarray(np.maximum(D, 0))
-
-
-def _nearest_squared(A: Array, B: Array) -> Array:
-    """Return the squared distance from each row of A to the nearest row of B."""
-    return np.asarray(_squared(A, B).min(axis=1))

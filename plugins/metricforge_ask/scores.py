@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import metricforge as mf
+from metricforge.rows import Array
 
 from . import triplets
-
-Array = NDArray[Any]
 
 LOOK_BACK = 40
 """The number of questions that the advice to stop compares."""

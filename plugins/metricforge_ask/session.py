@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import metricforge as mf
 from metricforge.constraints import Pairs, Triplets
 from metricforge.errors import InputError
+from metricforge.rows import Array
 from metricforge.validation import number, one_of, shown, whole_number
 
 from . import groups, people, scores, triplets
@@ -25,8 +25,6 @@ from .features import Features, digest
 from .groups import Nearness, Placement, View
 from .progress import Progress
 from .questions import SKIP, Question
-
-Array = NDArray[Any]
 
 RULES = ("groups", "triplets", "random")
 POOL = 1000

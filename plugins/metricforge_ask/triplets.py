@@ -7,16 +7,14 @@ most is asked (Houlsby et al. 2011, BALD, over heads as in adaptive round robin)
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from metricforge.rows import Array
 
 from .answers import Answer
 from .groups import View
 from .questions import FIRST, SKIP, Question
-
-Array = NDArray[Any]
 
 RANDOM_FIRST = 10
 """The number of questions that are drawn at random before a metric is learned."""

@@ -73,7 +73,7 @@ def test_rows_are_checked_relations_counted_and_the_width_resolved_once(here, mo
     ("words", "method"),
     [
         (["toy.csv", "--label", "class", "--drop", "group"], None),
-        (["toy.csv", "--groups", "group", "--drop", "class"], "krca"),
+        (["toy.csv", "--groups", "group", "--drop", "class"], "krca-weighted"),
         (["bare.csv", "--pairs", "pairs.csv"], None),
         (["bare.csv", "--triplets", "t.csv"], None),
         (["toy.npy", "--label", "labels.csv"], None),

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
-from metricforge_plugins.lpdesign import dominance, generation, highs, semidefinite
-from metricforge_plugins.lpdesign import solver as solver_module
+from metricforge_plugins.lpdesign import generation, highs
 from metricforge_plugins.lpdesign import tune as tune_module
 from metricforge_plugins.lpdesign.bases import Projected, as_groups, triple_directions
+from metricforge_plugins.lpdesign.cones import dominance, programs, semidefinite
 from metricforge_plugins.lpdesign.solver import METHOD, LPDesign
 from metricforge_plugins.lpdesign.tune import tune
 from scipy import sparse
@@ -456,7 +456,7 @@ def test_the_reported_gap_closes_and_steps_are_told():
 
 @pytest.fixture
 def never_dense(monkeypatch):
-    monkeypatch.setattr(solver_module, "DENSE_BYTES", 0)
+    monkeypatch.setattr(programs, "DENSE_BYTES", 0)
     monkeypatch.setattr(generation, "WATCHED", 32)
 
 
@@ -467,7 +467,7 @@ def test_blocks_give_what_matrices_give(never_dense, monkeypatch, fused, bases):
     triplets = mf.Triplets.from_labels(y, n_triplets=400, seed=0)
     options = {"cone": "dd", "trace": 0.03, "bases": bases, "n_directions": 4}
     with monkeypatch.context() as dense:
-        dense.setattr(solver_module, "DENSE_BYTES", 2**30)
+        dense.setattr(programs, "DENSE_BYTES", 2**30)
         expected = fit(X, triplets, **options)
     monkeypatch.setattr(dominance, "FUSED_VALUES", 0 if fused else 10**12)
     monkeypatch.setattr("metricforge.rows.threads.CHUNK_ROWS", 70)
@@ -487,7 +487,7 @@ def test_blocks_work_for_any_kernel_and_for_sparse_rows(never_dense, monkeypatch
     triplets = mf.Triplets.from_labels(y, n_triplets=200, seed=0)
     found = fit(sparse.csr_array(X), triplets, kernel=kernel, cone="dd", trace=0.03)
     with monkeypatch.context() as dense:
-        dense.setattr(solver_module, "DENSE_BYTES", 2**30)
+        dense.setattr(programs, "DENSE_BYTES", 2**30)
         expected = fit(X, triplets, kernel=kernel, cone="dd", trace=0.03)
     assert found.report.objective == pytest.approx(expected.report.objective, rel=1e-8)
     assert dominance_slack(gram(found, X)).min() >= 0
@@ -534,7 +534,7 @@ def test_compiled_blocks_take_rows_of_any_form(never_dense, monkeypatch, form):
     assert found.kernel == again.kernel
     X = X.astype(np.float64)
     with monkeypatch.context() as dense:
-        dense.setattr(solver_module, "DENSE_BYTES", 2**30)
+        dense.setattr(programs, "DENSE_BYTES", 2**30)
         expected = fit(X, triplets, **options)
     assert found.report.objective == pytest.approx(expected.report.objective, rel=1e-8)
     assert dominance_slack(gram(found, X)).min() >= 0
@@ -550,7 +550,7 @@ def test_blocks_without_white_settle_rows_that_float32_leaves_in_doubt(never_den
     monkeypatch.setattr(dominance, "FUSED_VALUES", 0)
     found = mf.learn(X, triplets, method="lpdesign", solver=paper)
     with monkeypatch.context() as dense:
-        dense.setattr(solver_module, "DENSE_BYTES", 2**30)
+        dense.setattr(programs, "DENSE_BYTES", 2**30)
         expected = mf.learn(X, triplets, method="lpdesign", solver=paper)
     assert found.report.objective == pytest.approx(expected.report.objective, rel=1e-6)
     assert found.report.objective < 0.1
@@ -625,7 +625,7 @@ def test_dask_gives_the_same(monkeypatch, cone, chunks):
 
     if cone in ("dd blocked", "dd fused"):
         monkeypatch.setattr(dominance, "FUSED_VALUES", 0 if cone == "dd fused" else 10**12)
-        monkeypatch.setattr(solver_module, "DENSE_BYTES", 0)
+        monkeypatch.setattr(programs, "DENSE_BYTES", 0)
         monkeypatch.setattr(generation, "WATCHED", 32)
     X, y = blobs(90, d=3)
     triplets = mf.Triplets.from_labels(y, n_triplets=200, seed=0)
@@ -812,7 +812,7 @@ def test_any_list_of_kernels_strings_included(monkeypatch):
     assert len(metric.report.features) == 0
     dominant = mf.learn(words, triplets, method="lpdesign", kernel=Spectrum(2), bases=[Spectrum(1)], cone="dd", rank=3)
     assert dominant.report.objective < 1
-    monkeypatch.setattr(solver_module, "DENSE_BYTES", 0)
+    monkeypatch.setattr(programs, "DENSE_BYTES", 0)
     blocked = mf.learn(words, triplets, method="lpdesign", kernel=Spectrum(2), bases=[Spectrum(1)], cone="dd", rank=3)
     assert blocked.report.objective == pytest.approx(dominant.report.objective, rel=1e-8)
     with pytest.raises(InputError, match='bases="weak" needs rows with features'):
@@ -900,7 +900,7 @@ def test_a_base_without_a_diagonal_of_any_scale(scale):
 
 @pytest.mark.parametrize("dense", [True, False])
 def test_a_base_without_a_diagonal(monkeypatch, dense):
-    monkeypatch.setattr(solver_module, "DENSE_BYTES", 2**30 if dense else 0)
+    monkeypatch.setattr(programs, "DENSE_BYTES", 2**30 if dense else 0)
     X, y = blobs(24, d=2)
     triplets = mf.Triplets.from_labels(y, n_triplets=60, seed=0)
     metric = fit(X, triplets, bases=[NegativeSquare()], cone="dd", trace=0.03)

@@ -7,12 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from metricforge_cases.matrices import ITERATIVE
-from metricforge_plugins.simplenpkl import factored
 from metricforge_plugins.simplenpkl import graph as graph_module
+from metricforge_plugins.simplenpkl import hinge
 from metricforge_plugins.simplenpkl.extension import GraphExtension, RidgeExtension, ridge, unit_rows
-from metricforge_plugins.simplenpkl.factored import Factored, enlarged, smooth_directions
 from metricforge_plugins.simplenpkl.graph import graph_of, vectors
-from metricforge_plugins.simplenpkl.hinge import Dual, Model
+from metricforge_plugins.simplenpkl.hinge import factored
+from metricforge_plugins.simplenpkl.hinge.dual import Dual, Model
+from metricforge_plugins.simplenpkl.hinge.factored import Factored, enlarged, smooth_directions
 from metricforge_plugins.simplenpkl.laplacian import LaplacianInMemory
 from metricforge_plugins.simplenpkl.pairs import signed_pairs, uncertain_pairs
 from metricforge_plugins.simplenpkl.solver import SimpleNPKL
@@ -1241,14 +1242,14 @@ def test_rounds_without_progress_end_the_search_for_a_factor(monkeypatch):
 
 def test_an_unbounded_kernel_has_a_largest_bound_that_is_tried(monkeypatch):
     """The bound grows while it is active, and here it always seems to be."""
-    plain, bounds = SimpleNPKL._hinge, []
+    plain, bounds = hinge._within, []
 
-    def hinge(self, problem, graph, pairs, B, find):
+    def within(solver, problem, graph, pairs, B, find):
         bounds.append(B)
-        found = plain(self, problem, graph, pairs, B, find)
+        found = plain(solver, problem, graph, pairs, B, find)
         return found._replace(squares=2.0 * B, converged=True)
 
-    monkeypatch.setattr(SimpleNPKL, "_hinge", hinge)
+    monkeypatch.setattr(hinge, "_within", within)
     rng = np.random.default_rng(1)
     X, y = rng.normal(size=(14, 3)), rng.integers(0, 2, size=14)
     pairs = mf.Pairs.from_labels(y, n_pairs=30, seed=1)

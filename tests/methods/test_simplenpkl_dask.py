@@ -8,7 +8,8 @@ import signal
 
 import numpy as np
 import pytest
-from metricforge_plugins.simplenpkl import chunked_graph, descent, graph
+from metricforge_plugins.simplenpkl import chunked_graph, graph
+from metricforge_plugins.simplenpkl.hinge import descent
 
 import metricforge as mf
 from metricforge.distributed import tasks as values

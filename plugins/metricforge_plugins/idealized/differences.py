@@ -12,12 +12,9 @@ from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from metricforge.rows import blocks
+from metricforge.rows import Array, blocks
 from metricforge.space import compact
-
-Array = NDArray[Any]
 
 DENSE_BYTES = 2**28
 """Up to here differences are kept as such: one pass over them costs half of what forming them again does."""

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricforge import psd
 from metricforge import rows as _rows
@@ -14,6 +13,7 @@ from metricforge.constraints import Labels, Pairs
 from metricforge.errors import InputError
 from metricforge.kernels import Kernel
 from metricforge.kernels.alignment import factor_alignment
+from metricforge.rows import Array
 from metricforge.solver import Problem
 from metricforge.space import (
     DENSE_WIDTH,
@@ -34,7 +34,6 @@ from .subspace import directions, leading_directions
 if TYPE_CHECKING:
     from .solver import Idealized
 
-Array = NDArray[Any]
 
 FROM_LABELS = 5
 """What ``neighbors="auto"`` takes of each kind for each row when pairs are built from labels."""

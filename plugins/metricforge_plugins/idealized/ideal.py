@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricforge.constraints import Labels
 from metricforge.errors import InputError
 from metricforge.kernels.alignment import alignment, entry_alignment, label_alignment, pair_alignment
 from metricforge.psd import symmetric
+from metricforge.rows import Array
 from metricforge.validation import number
-
-Array = NDArray[Any]
 
 __all__ = [
     "alignment",

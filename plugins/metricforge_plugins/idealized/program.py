@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+
+from metricforge.rows import Array
 
 from .differences import Differences
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,20 +24,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricforge.errors import InputError
+from metricforge.optimize import Progress
+from metricforge.rows import Array
 from metricforge.rows.threads import one_thread
 
 from .differences import Dense, Differences, smat, svec, upper
 from .program import Program
-
-Array = NDArray[Any]
 
 _log = logging.getLogger(__name__)
 
@@ -142,16 +140,16 @@ def _iterate(
         centre = _Centre(program, psd, alpha, S, sigma)
         point = centre.at(B, h)
         if not best.trace:
-            best.offer(point)
+            best.take(point)
         for _ in range(INNER):
             if n_iter >= max_iter or _norm(point.gradient) <= ACCURACY * min(centre.moved(point), _norm(point.B)):
                 break
             point = centre.descend(point)
             n_iter += 1
-            step(n_iter, max_iter, gap=best.gap)
+            step(n_iter, max_iter, gap=best.share)
         B, h, alpha, S = point.B, point.h, point.alpha, point.S
-        best.offer(point)
-        if best.converged or n_iter >= max_iter or sigma > LAST_SIGMA:
+        best.take(point)
+        if best.share <= tol or n_iter >= max_iter or sigma > LAST_SIGMA:
             return best.optimum(S, n_iter)
         sigma *= GROWTH
 
@@ -412,68 +410,44 @@ def _cholesky(A: Array) -> tuple[Callable[[Array], Array] | None, bool]:
 # ----------------------------------------------------------------------------------------------------- the certificate
 
 
-@dataclass(eq=False)
-class _Best:
-    """The best primal and the best dual point seen so far."""
+class _Best(Progress):
+    """The best primal point (B, γ, the change of squared distances) and the best dual point so far."""
 
-    program: Program
-    psd: bool
-    tol: float
-    objective: float = np.inf
-    bound: float = -np.inf
-    B: Array = field(default_factory=lambda: np.empty(0))
-    gamma: float = 0.0
-    change: Array = field(default_factory=lambda: np.empty(0))
-    alpha: Array = field(default_factory=lambda: np.empty(0))
-    trace: list[tuple[float, float]] = field(default_factory=list)
+    def __init__(self, program: Program, psd: bool, tol: float) -> None:
+        super().__init__()
+        self.program, self.psd, self.tol = program, psd, tol
 
     @property
-    def gap(self) -> float:
+    def share(self) -> float:
         """The relative gap so far."""
         if not self.trace:
             return np.inf
-        scale = max(abs(self.objective), float(np.square(self.B).sum()) / 2)
-        return (self.objective - self.bound) / scale if scale > 0 else 0.0
+        scale = max(abs(self.upper), float(np.square(self.point[0]).sum()) / 2)
+        return (self.upper - self.lower) / scale if scale > 0 else 0.0
 
-    @property
-    def converged(self) -> bool:
-        return self.gap <= self.tol
-
-    def offer(self, point: _Point) -> None:
+    def take(self, point: _Point) -> None:
         """Take in the PSD part of B and the multipliers of a point."""
         B, h = point.B, point.h
-        lowest = np.inf
         if self.psd:
             w, V = np.linalg.eigh(B)
-            lowest = w[0]
-            if lowest < 0:
+            if w[0] < 0:
                 B = (V * np.maximum(w, 0)) @ V.T
                 h = self.program.z.spread(B)
         change = h - self.program.base
         objective, gamma = self.program.primal(B, change)
-        if objective < self.objective:
-            self.objective, self.B, self.gamma, self.change = objective, B, gamma, change
+        self.offer(objective, (B, gamma, change))
         if self.psd:
             norm = float(np.square(np.maximum(np.linalg.eigvalsh(point.gathered), 0)).sum())
         else:
             norm = float(np.square(point.gathered).sum())
         bound = self.program.dual(point.alpha, norm)
-        if bound > self.bound:
-            self.bound, self.alpha = bound, point.alpha
-        self.trace.append((self.objective, max(self.objective - self.bound, 0.0)))
+        if bound > self.lower:
+            self.alpha = point.alpha
+        self.record(bound)
 
     def optimum(self, S: Array, n_iter: int) -> Optimum:
-        if not (np.isfinite(self.objective) and np.isfinite(self.bound)):  # squares of multipliers up to C / N
+        if not (np.isfinite(self.upper) and np.isfinite(self.lower)):  # squares of multipliers up to C / N
             raise InputError("c_similar, c_dissimilar: objective or bound overflow; give smaller numbers, or None")
-        return Optimum(
-            B=self.B,
-            gamma=self.gamma,
-            change=self.change,
-            objective=self.objective,
-            alpha=self.alpha,
-            bound=self.bound,
-            S=S,
-            converged=self.converged,
-            n_iter=n_iter,
-            trace=tuple(self.trace),
-        )
+        B, gamma, change = self.point
+        ended = self.share <= self.tol, n_iter, tuple(self.trace)
+        return Optimum(B, gamma, change, self.upper, self.alpha, self.lower, S, *ended)

@@ -6,17 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricforge.constraints.indices import all_pairs, keyed_pairs, pair_keys
 from metricforge.kernels import squared_euclidean
 from metricforge.neighbors import nearest_by_class
-from metricforge.rows import draw
+from metricforge.rows import Array, draw
 from metricforge.rows.mapping import MEDIAN_ROWS, median_of_pairs
 from metricforge.space import check_memory
 from metricforge.validation import number_or, whole_number_or
-
-Array = NDArray[Any]
 
 ANCHORS = 20_000
 """Maximal number of rows that pairs are built around; with five of each kind they give 200,000 pairs."""

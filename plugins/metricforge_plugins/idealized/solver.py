@@ -6,19 +6,18 @@ from the optimum to a kernel and a report.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricforge import psd as _psd
 from metricforge.constraints import Constraint, Labels, Pairs
-from metricforge.errors import ConvergenceWarning, InputError
+from metricforge.errors import InputError
 from metricforge.kernels import Kernel, Linear, Standardized
-from metricforge.rows import ComparedByContent
-from metricforge.solver import Certificate, Method, Problem, Solution, Solver, Status
+from metricforge.optimize import conclude
+from metricforge.rows import Array, ComparedByContent
+from metricforge.solver import Certificate, Method, Problem, Solution, Solver
 from metricforge.space import DENSE_WIDTH, Size, space_bytes
 from metricforge.validation import number, number_or, one_of, whole_number
 
@@ -27,8 +26,6 @@ from .hints import KEPT_BYTES, Prepared, Restriction, prepare, refined
 from .selection import check_selection
 from .subspace import fit_seconds
 from .unprojected import Unprojected
-
-Array = NDArray[Any]
 
 PSD = ("exact", "project", "paper")
 FULL_GAP_WORK = 3e9
@@ -114,20 +111,16 @@ class Idealized(ComparedByContent, Solver):
             better = self._optimum(second, problem, optimum.n_iter)
             if better.objective < optimum.objective:
                 prepared, optimum = second, better
-        if not optimum.converged:
-            limit = optimum.n_iter >= self.max_iter
-            where, repair = (f"at max_iter={self.max_iter}", "max_iter or tol") if limit else ("at rounding", "tol")
-            message = (
-                f"idealized stopped {where} with a duality gap of {optimum.gap:.3g} "
-                f"(objective {optimum.objective:.6g}); raise {repair}"
-            )
-            warnings.warn(message, ConvergenceWarning, stacklevel=4)
+        limited = optimum.n_iter >= self.max_iter
+        where, repair = (f"at max_iter={self.max_iter}", "max_iter or tol") if limited else ("at rounding", "tol")
+        ended = f"{where} with a duality gap of {optimum.gap:.3g} (objective {optimum.objective:.6g})"
+        status = conclude("idealized", optimum.converged, limited, ended, f"raise {repair}")
         B = _psd.project(optimum.B) if self.psd == "project" else optimum.B
         learned = prepared.kernel(problem.space.map, B)
         outcome, notes = self._outcome(prepared, optimum, B)
         return Solution(
             Unprojected(learned) if self.psd == "paper" and _indefinite(B) else learned,
-            Status.OPTIMAL if optimum.converged else Status.ITERATION_LIMIT,
+            status,
             objective=optimum.objective,
             certificate=Certificate(
                 "gap",

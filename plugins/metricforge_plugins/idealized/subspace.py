@@ -12,11 +12,8 @@ Explicit features of moderate width are then solved in the leading eigenvectors 
 
 from __future__ import annotations
 
-from typing import Any
-
-from numpy.typing import NDArray
-
 from metricforge.constraints import Labels
+from metricforge.rows import Array
 from metricforge.space import (
     DENSE_WIDTH,
     Size,
@@ -29,8 +26,6 @@ from metricforge.space import (
 )
 
 from .differences import Differences
-
-Array = NDArray[Any]
 
 SOLVE_SECONDS = 1.25
 """Forecast CPU seconds of the solve that the number of directions is chosen for."""

@@ -9,22 +9,19 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricforge import fitting, neighbors, psd
 from metricforge.constraints import Labels, Pairs
 from metricforge.errors import InputError
 from metricforge.kernels import Kernel, Linear
 from metricforge.registry.progress import progress
-from metricforge.rows import count, draw
+from metricforge.rows import Array, count, draw
 from metricforge.solver import Problem, check_finite
 
 from . import proximal
 from .differences import differences
 from .hints import Hints, Prepared, hints_of, prepare
 from .solver import Idealized
-
-Array = NDArray[Any]
 
 _log = logging.getLogger(__name__)
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from numpy.typing import NDArray
-
 from metricforge.errors import InputError
+from metricforge.rows import Array
 from metricforge.space import FeatureMap, LearnedKernel, OverFeatures
-
-Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)

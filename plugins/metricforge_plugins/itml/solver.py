@@ -183,7 +183,7 @@ def _newton(dual: Dual, tol: float, max_iter: int, problem: Problem) -> tuple[Ar
 def _descend(dual: Dual, tol: float, max_iter: int, problem: Problem) -> tuple[Array, Progress]:
     """Minimise the primal over factors of A until the gap is within ``tol``; return as `_newton`."""
     start = np.eye(dual.V.shape[1])
-    state = Progress(start)
+    state = Progress(point=start)
 
     def value(L: Array) -> tuple[float, Array]:
         upper, G, multiplier = dual.over_factors(L)

@@ -151,7 +151,7 @@ class LMNN(Solver):
 
 def _descend(margins: Margins, L: Array, tol: float, max_iter: int, problem: Problem) -> Progress:
     """Minimise the objective from L until the gap is within ``tol``."""
-    state = Progress(L, lower=0.0)
+    state = Progress(point=L, lower=0.0)
     value, _ = margins.scan(L)
     allowed = FIRST_STEPS
     for width in WIDTHS:

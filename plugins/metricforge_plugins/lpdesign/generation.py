@@ -10,7 +10,7 @@ import numpy as np
 from metricforge.rows import Array
 from metricforge.solver import Status
 
-from .dominance import SCOUT_COLUMNS, Dominance
+from .cones.dominance import SCOUT_COLUMNS, Dominance
 from .highs import FEASIBILITY, LimitReachedError, Master, UnsolvedError
 
 BATCH = 500

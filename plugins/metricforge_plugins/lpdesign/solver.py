@@ -18,7 +18,6 @@ from metricforge.solver import Certificate, Method, Problem, Solution, Solver, S
 from metricforge.space import check_memory
 from metricforge.validation import flag, number, numbers, one_of, whole_number, whole_number_or
 
-from . import semidefinite
 from .bases import (
     as_groups,
     check_rows,
@@ -32,7 +31,8 @@ from .bases import (
 )
 from .budget import DIRECTED_COLUMNS, MARGINS, WIDE_COLUMNS, affordable_triples, fit_bytes, fit_seconds
 from .budget import bases as default_bases
-from .dominance import DENSE_BYTES, BlockedDominance, DenseDominance, Dominance, change_basis, gram_stack
+from .cones import programs
+from .cones.dominance import Dominance
 from .generation import BestDesign, ColumnGeneration
 from .highs import FEASIBILITY, SECONDS
 
@@ -41,10 +41,6 @@ log = logging.getLogger(__name__)
 LARGEST_PENALTY = 1e6
 """The largest sparsity and trace: all weights are 0 far below it, and the programs are too badly scaled above it."""
 CONES = ("nonneg", "dd", "change-of-basis", "sdp")
-ROUNDS = 10
-"""Maximal number of changes of basis; four give most of the gain between dominance and positive semidefiniteness."""
-WORTHWHILE = 1e-3
-"""Stop after a change of basis that lowers the cost by less than this share."""
 SPECTRUM_ROWS = 500
 """Number of rows on which the eigenvalues of a mixture with negative weights are computed."""
 
@@ -270,56 +266,22 @@ class Design:
         gamma1, gamma2 = solver.penalties(int(self.times.sum()), self.n)
         return gamma1, gamma2 * self.traces(solver)
 
-    def program(self, solver: LPDesign) -> ColumnGeneration | semidefinite.SemidefiniteProgram:
+    def program(self, solver: LPDesign) -> Any:
         """Return the program of the solver's cone (the first one, for change-of-basis) without penalties."""
-        if solver.cone == "sdp":
-            times = self.times.astype(np.float64)
-            return semidefinite.SemidefiniteProgram(self.margins, times, self.groups, self.sizes, self.stack(solver))
-        return self.generation(solver, self.condition(solver))
+        return self.generation(solver, None) if solver.cone == "nonneg" else programs.program(self, solver)
 
     def generation(self, solver: LPDesign, condition: Dominance | None) -> ColumnGeneration:
         """Return a linear program without penalties."""
         times, diagonal = self.times.astype(np.float64), self.traces(solver)
         return ColumnGeneration(self.margins, times, self.groups, self.sizes, condition, diagonal, seed=self.seed)
 
-    def condition(self, solver: LPDesign) -> Dominance | None:
-        """Return the condition of the solver's linear program (of the first, for change-of-basis)."""
-        if solver.cone == "nonneg":
-            return None
-        b = len(self.kernels) + int(solver.white)
-        if solver.cone == "dd" and 8 * b * self.n**2 > DENSE_BYTES:
-            return BlockedDominance(self.kernels, self.sizes, self.condition_rows, white=solver.white)
-        lift = np.append(np.zeros(b - 1), 1.0) if solver.white else None
-        return DenseDominance(self.stack(solver), lift)
-
-    def stack(self, solver: LPDesign) -> Array:
-        """Return the Gram matrices of all bases."""
-        b = len(self.kernels) + int(solver.white)
-        copies = 1 if solver.cone == "dd" else 3
-        repair = 'use cone="dd", which stores none, or rows="triples"'
-        check_memory(8 * copies * b * self.n**2, f"{b} Gram matrices of {self.n} rows", repair)
-        X = as_float64(take(self.condition_rows, np.arange(self.n)))
-        return gram_stack(self.kernels, self.sizes, X, white=solver.white)
-
     def optimise(self, solver: LPDesign, step: Any) -> tuple[BestDesign, tuple[str, ...]]:
         """Solve for the penalties of the solver; return the best design and notes."""
         penalties = self.penalties(solver)
         limits = {"tol": solver.tol, "max_iter": solver.max_iter, "step": step}
-        best = self.program(solver).solve(*penalties, **limits)
-        if solver.cone != "change-of-basis":
-            return best, ()
-        stack = self.stack(solver)
-        for done in range(ROUNDS):
-            M = change_basis(stack, best.alpha)
-            if M is None:
-                return best, (f"the basis was changed {done} times: the last K is not positive definite",)
-            found = self.generation(solver, DenseDominance(M, best.alpha)).solve(*penalties, **limits)
-            gain = best.upper - found.upper
-            if gain > 0:
-                best = found
-            if gain <= WORTHWHILE * best.upper:
-                break
-        return best, (f"the basis was changed {done + 1} times; the bounds are those of the best linear program",)
+        if solver.cone == "nonneg":
+            return self.program(solver).solve(*penalties, **limits), ()
+        return programs.optimise(self, solver, penalties, **limits)
 
     # -- the outcome ---------------------------------------------------------------------------------------------
 

@@ -7,22 +7,19 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricforge import fitting
 from metricforge.constraints import Constraint, Triplets
 from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import Kernel
 from metricforge.registry.progress import progress
-from metricforge.rows import as_float64, count, take
+from metricforge.rows import Array, as_float64, count, take
 from metricforge.solver import Problem, Status, check_finite
 from metricforge.space import compact
 from metricforge.validation import numbers, whole_number
 
 from .bases import margins
 from .solver import LARGEST_PENALTY, METHOD, Design, LPDesign
-
-Array = NDArray[Any]
 
 SPARSITIES = TRACES = (1e-4, 1e-3, 1e-2, 1e-1)
 """Values tried by default, in the scale of `LPDesign`."""

@@ -152,7 +152,7 @@ class NCA(Solver):
 def _ascend(softmax: Softmax, L: Array, tol: float, max_iter: int, problem: Problem) -> Progress:
     """Maximise f, which is to minimise −f, from L; the trace has exact values of f and what the round gained."""
     n = len(softmax.F)
-    state = Progress(L)
+    state = Progress(point=L)
     if n <= EXACT:
         L, state.n_iter = _steps(softmax.exact, L, max_iter, tol, state, n, problem)
         value = softmax.exact(L)[0]

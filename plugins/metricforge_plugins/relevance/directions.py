@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
-from metricforge.rows import beat
+from metricforge.rows import Array, beat
 
 from .program import Program
-
-Array = NDArray[Any]
 
 EXTRA = 16
 """Columns of subspace iteration beyond those that are returned."""

@@ -6,11 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from metricforge.rows import beat
-
-Array = NDArray[Any]
+from metricforge.rows import Array, beat
 
 BLOCK = 2**17
 """Numbers of a block of gathered rows, small enough for a processor's cache."""

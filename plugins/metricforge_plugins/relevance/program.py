@@ -18,14 +18,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from metricforge.optimize import Progress, minimize
-from metricforge.rows import blocks
+from metricforge.rows import Array, blocks
 
 from .judgements import Judgements
-
-Array = NDArray[Any]
 
 CORRECTIONS = 20
 """Pairs of vectors that L-BFGS keeps."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,7 +12,7 @@ from metricforge import eigen
 from metricforge import rows as _rows
 from metricforge.constraints import Constraint, Labels, Pairs, Triplets
 from metricforge.distributed.cluster import despite_losses
-from metricforge.errors import ConvergenceWarning, InputError
+from metricforge.errors import InputError
 from metricforge.kernels import RBF, Standardized
 from metricforge.kernels.arithmetic import inverse_root
 from metricforge.rows import Array
@@ -21,15 +20,14 @@ from metricforge.solver import Certificate, Method, Problem, Solution, Solver, S
 from metricforge.space import FeatureMap, Size, Space, check_memory, represent, rows_seconds, space_bytes
 from metricforge.validation import flag, number, number_or, one_of, whole_number, whole_number_or
 
+from . import hinge
 from .chunked_graph import ChunkedGraph
 from .extension import Extension, GraphExtension, ridge
 from .graph import NeighborGraph, neighbor_graph
-from .hinge import Dual
 from .laplacian import Laplacian
 from .pairs import SignedPairs, signed_pairs, uncertain_pairs
-from .published import RULES, climb
 from .similarity import check_similarity, edges, similarity_graph
-from .spectrum import PositivePart, positive_part
+from .spectrum import SpectralSolution, positive_part
 from .weight import smallest_weight
 
 NEIGHBORS = 20
@@ -43,10 +41,8 @@ GATHERED_BYTES = 1600
 RESTARTS = 2
 """How often a fit solves again after a worker was lost with eigenvectors that no task can compute again."""
 UNBOUNDED = "unbounded"
-LARGEST_BOUND = 1e4
-"""The largest bound that stands for none, in n²."""
 CHOICES = {
-    "steps": ("bundle", *RULES),
+    "steps": ("bundle", *hinge.RULES),
     "loss": ("linear", "squared_hinge", "hinge"),
     "graph": ("mutual", "union"),
     "pair_weights": ("degree", "uniform"),
@@ -283,37 +279,7 @@ class SimpleNPKL(Solver):
         if not len(find(A, 1, tol=self.tol / 10).w):
             raise self._zero_is_optimal(L, pairs)
 
-        found = self._hinge(problem, L, pairs, B, find)
-        while self.B == UNBOUNDED and found.converged and 2 * found.squares > found.B < LARGEST_BOUND * problem.n**2:
-            found = self._hinge(problem, L, pairs, 8 * found.B, find)
-        if not found.converged:
-            warnings.warn(
-                f"simplenpkl stopped after {len(found.trace)} eigenproblems with a gap of {found.trace[-1][1]:.2g} "
-                f"(value {found.trace[-1][0]:.6g}); raise max_iter or tol, or lower B or C",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        return found
-
-    def _hinge(self, problem: Problem, L: Laplacian, pairs: SignedPairs, B: float, find: Any) -> SpectralSolution:
-        """Solve a hinge loss within tr(KK) ≤ B."""
-
-        def step(count: int, value: float, gap: float) -> None:
-            problem.step(count, self.max_iter, objective=value, gap=gap)
-
-        squared = self.loss == "squared_hinge"
-        dual = Dual(L, pairs, self.C, B, squared, find, self.tol, step)
-        published = self.steps != "bundle"
-        closed = climb(dual, self.steps, self.max_iter) if published else dual.solve(self.max_iter)
-        assert dual.best is not None
-        # the point returned has n_components columns, so the certificate is about them
-        part, full = dual.best
-        part = replace(part, V=L.array(L.columns.signed(dual.block(part))))
-        value, factor = dual.restricted(self.n_components or len(part.w))
-        short = closed and not dual.within(value)
-        squares = float(np.square(full * part.w).sum())
-        rest = dual.products, closed, short, B, squares
-        return SpectralSolution(part, factor, value, dual.lower, dual.trace, *rest)
+        return hinge.solve(self, problem, L, pairs, B, find)
 
     def _zero_is_optimal(self, L: Laplacian, pairs: SignedPairs) -> InputError:
         """Return the error for K = 0, with the smallest C for which K is not 0 where that takes no rounds of tasks."""
@@ -381,24 +347,6 @@ def _features(space: Space) -> FeatureMap:
     if space.representation == "exact" and space.rank > LANDMARKS:
         return represent(space.kernel, space.rows, LANDMARKS, seed=space.seed).map
     return space.map
-
-
-class SpectralSolution(NamedTuple):
-    """The solution K = V diag(factor · w) V', its value and a lower bound on the optimum.
-
-    ``short`` says that eigenpairs beyond ``n_components`` would improve it.
-    """
-
-    part: PositivePart
-    factor: float
-    value: float
-    lower: float
-    trace: list[tuple[float, float]]
-    products: int
-    converged: bool
-    short: bool
-    B: float
-    squares: float
 
 
 def _scale(found: SpectralSolution, most: int | None) -> Array:

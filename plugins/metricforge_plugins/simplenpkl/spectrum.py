@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -221,3 +221,21 @@ def _positive_share(diagonal: Array, offdiagonal: Array) -> float:
     b = offdiagonal[: m - 1]
     theta, S = np.linalg.eigh(np.diag(diagonal[:m]) + np.diag(b, 1) + np.diag(b, -1))
     return float(np.square(S[0, theta > ZERO * max(1.0, float(np.abs(theta).max()))]).sum())
+
+
+class SpectralSolution(NamedTuple):
+    """The solution K = V diag(factor · w) V', its value and a lower bound on the optimum.
+
+    ``short`` says that eigenpairs beyond ``n_components`` would improve it.
+    """
+
+    part: PositivePart
+    factor: float
+    value: float
+    lower: float
+    trace: list[tuple[float, float]]
+    products: int
+    converged: bool
+    short: bool
+    B: float
+    squares: float

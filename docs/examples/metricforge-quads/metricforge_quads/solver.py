@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 import metricforge as mf
-from metricforge.space import LearnedKernel
+from metricforge.space import LearnedKernel, compact
 from metricforge.validation import number, whole_number
 
 from .comparisons import Comparisons
@@ -92,9 +92,9 @@ class Diagonal(mf.Solver):
 def differences(problem):
     """Return (v_t − u_t)/s for every comparison, and s."""
     quads = problem.constraint.quads
-    used, place = np.unique(quads, return_inverse=True)
+    used, positions = compact(quads)
     features = problem.space.map.of_rows(problem.rows, used)  # in memory, also where the rows are on dask
-    a, b, c, d = (features[at] for at in place.reshape(quads.shape).T)
+    a, b, c, d = (features[at] for at in positions.T)
     near, far = np.square(a - b), np.square(c - d)
     scale = (near + far).mean(axis=0) / 2
     return np.divide(far - near, scale, out=np.zeros_like(near), where=scale > 0), scale

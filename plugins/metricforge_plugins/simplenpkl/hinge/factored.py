@@ -24,7 +24,7 @@ from metricforge.rows import Array
 from . import descent
 
 if TYPE_CHECKING:
-    from .hinge import Bundle, Dual
+    from .dual import Bundle, Dual
 
 COLUMNS = 30
 """Columns of the first E."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .hinge import Dual
+from .dual import Dual
 
 RULES = ("harmonic", "best-response")
 

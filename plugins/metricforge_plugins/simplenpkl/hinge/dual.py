@@ -11,19 +11,20 @@ rows at the pairs only, because α changes no other entry of A.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from metricforge.distributed.cluster import despite_losses
 from metricforge.eigen import Block, columns_of, orthonormal
+from metricforge.optimize import Progress
 from metricforge.rows import Array
 
+from ..laplacian import Laplacian
+from ..pairs import SignedPairs
+from ..spectrum import PositivePart, positive_part
 from . import factored
-from .laplacian import Laplacian
-from .pairs import SignedPairs
-from .spectrum import PositivePart, positive_part
 
 LOSSES = 10
 """How often the search goes on after the loss of a worker."""
@@ -44,8 +45,8 @@ class ModelSolved(Exception):  # noqa: N818 - not an error: it ends the line sea
     """The model is maximised to its tolerance; the arguments are α, the value and the kernel there."""
 
 
-@dataclass
-class Dual:
+@dataclass(eq=False)
+class Dual(Progress):
     """The dual of min tr(LK) + Σ loss(1 − t_ij K_ij) over K ⪰ 0, tr(KK) ≤ B, and the best bounds so far.
 
     Squared hinge, loss (C/2) w ε₊², eq. (12) with A(α) = Σ α_ij t_ij (E_ij + E_ji)/2 − L:
@@ -66,9 +67,6 @@ class Dual:
     tol: float = 1e-5
     step: Callable[[int, float, float], None] | None = None
 
-    trace: list[tuple[float, float]] = field(default_factory=list)
-    upper: float = np.inf
-    lower: float = -np.inf
     best: tuple[PositivePart, float] | None = None  # eigenpairs, and the factor that scales them to those of K
     solver: str = ""
     products: int = 0
@@ -79,16 +77,11 @@ class Dual:
         self.accuracy = max(LEAST_ACCURACY, self.tol / 10)  # the tolerance of the eigenpairs
         self.touched, self.local = self.pairs.among_their_rows()
 
-    @property
-    def gap(self) -> float:
-        """An upper bound on the difference of value and optimum."""
-        return max(0.0, self.upper - self.lower)
-
     def closed(self) -> bool:
         """Return whether the gap is at most ``tol`` times the value, or 1/1000 of the loss at K = 0 if that is more."""
-        return self.within(self.upper)
+        return self.optimal(self.upper)
 
-    def within(self, value: float) -> bool:
+    def optimal(self, value: float) -> bool:
         """Return whether a value is optimal to ``tol``."""
         return value - self.lower <= self.tol * max(abs(value), LEAST_VALUE * self.loss(np.zeros(self.pairs.p)))
 
@@ -107,10 +100,9 @@ class Dual:
         self._offer(part, full, float(alpha @ agreement) - root * part.norm, agreement)
         linear, slope = self.linear(alpha)
         self.value = linear - root * part.norm
-        self.lower = max(self.lower, linear - root * part.upper)
+        self.record(linear - root * part.upper)
         if root * (part.upper - part.norm) > ACCURATE * self.tol * max(1.0, abs(self.upper)):
             self.accuracy = max(LEAST_ACCURACY, 0.1 * self.accuracy)
-        self.trace.append((self.upper, self.gap))
         self.tick()
         return slope - agreement
 

@@ -19,7 +19,7 @@ from metricforge.errors import InputError
 from metricforge.rows import Array
 from metricforge.solver import Status
 
-from .generation import BestDesign
+from ..generation import BestDesign
 
 TIGHT = 1e-10
 """Tolerances of Clarabel, which the bounds magnify."""

@@ -18,7 +18,7 @@ from metricforge.kernels import RBF, Kernel, Mixture, Weak
 from metricforge.rows import Array, as_float64, blocks, count, draw, gathered, is_dask, take, width
 from metricforge.rows.threads import chunks_of, fold_chunks, in_threads, least, map_chunks, sum_chunks
 
-from .bases import Projected
+from ..bases import Projected
 
 if TYPE_CHECKING:
     from .gaussian import GaussianLines
