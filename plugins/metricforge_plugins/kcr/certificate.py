@@ -26,6 +26,7 @@ import numpy as np
 from metricforge import eigen
 from metricforge.rows import Array
 
+from .classwise import rivals
 from .objective import Multipliers, Objective, Smoothing
 
 DENSE = 1000
@@ -135,7 +136,7 @@ def trivial_bound(objective: Objective) -> float:
     """Return the bound of β = 0: the loss of rows without another row of their class; 0 where there is none."""
     if not objective.loss.convex:
         return 0.0
-    entropy = 0.0 if objective.loss.pooled else np.log(np.maximum(objective.rivals, 1))
+    entropy = 0.0 if objective.loss.pooled else np.log(np.maximum(rivals(objective.pairs), 1))
     return _value(objective.offset + entropy, np.zeros(objective.pairs.n), objective.logistic)
 
 

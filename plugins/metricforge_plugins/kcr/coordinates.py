@@ -8,6 +8,8 @@ import numpy as np
 
 from metricforge.rows import Array
 
+from . import separate
+
 DIRECTIONS = 25
 """Maximal number of discriminant directions in the starting point."""
 EQUAL = 1e-12
@@ -55,29 +57,11 @@ def coordinates(Phi: Array, mean: Array, blocks: tuple[slice, ...] = ()) -> Coor
     n, m = Phi.shape
     S = Phi.T @ Phi / n - np.outer(mean, mean)
     if blocks:
-        S = block_diagonal(S, blocks)
+        S = separate.block_diagonal(S, blocks)
     identity = np.eye(m)
     root = np.linalg.cholesky(float(S.trace()) * identity + m * S)
     inverse = solve_triangular(root, identity, lower=True, check_finite=False)
     return Coordinates(root, inverse, inverse @ inverse.T)
-
-
-def block_diagonal(S: Array, blocks: tuple[slice, ...]) -> Array:
-    """Return S with zeros outside the diagonal blocks."""
-    kept = np.zeros_like(S)
-    for part in blocks:
-        kept[part, part] = S[part, part]
-    return kept
-
-
-def split_columns(P: Array, blocks: tuple[slice, ...]) -> Array:
-    """Return P with each column cut into one column per block, zero elsewhere; columns that are zero are dropped."""
-    parts = []
-    for part in blocks:
-        column = np.zeros_like(P)
-        column[part] = P[part]
-        parts.append(column[:, np.abs(column).max(axis=0, initial=0.0) > 0])
-    return np.hstack(parts)
 
 
 def discriminant(F: Array, codes: Array, most: int = DIRECTIONS) -> Array:

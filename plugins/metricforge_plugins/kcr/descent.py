@@ -12,8 +12,8 @@ from metricforge.optimize import Progress, minimize
 from metricforge.rows import Array
 
 from .certificate import DualBound, certify, factor_residual, residual, trivial_bound
-from .coordinates import split_columns
 from .objective import Objective, Smoothing
+from .separate import split_columns
 
 log = logging.getLogger(__name__)
 

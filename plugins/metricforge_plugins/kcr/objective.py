@@ -13,6 +13,7 @@ from metricforge.optimize import smoothed_hinge
 from metricforge.rows import Array
 from metricforge.rows.threads import in_threads, thread_pool
 
+from . import classwise
 from .pairs import Compared, Grouped, PairBlock
 from .windows import WINDOWS
 
@@ -177,15 +178,6 @@ class Objective:
         best = int(values.argmin())
         return float(h[best]), float(values[best])
 
-    @cached_property
-    def rivals(self) -> Array:
-        """The number of other classes that each row is compared with."""
-        assert isinstance(self.pairs, Grouped)
-        found = np.zeros(self.pairs.n)
-        for rows, cols in self.pairs.tiles():
-            found[rows] = len(np.unique(self.pairs.same[cols, 0])) - 1
-        return found
-
     def multipliers(self, P: Array, h: float, smoothing: Smoothing) -> Iterator[Multipliers]:
         """Yield the derivatives by blocks of rows."""
         return self._blocks((P.T @ self.F).T, h, smoothing)
@@ -203,7 +195,7 @@ class Objective:
             total = v.sum(axis=1) if part.begin is None else np.add.reduceat(v, part.begin[:-1])
             share = entropy = None
             if not self.loss.pooled:
-                total, share, entropy = self._largest(part, v)
+                total, share, entropy = classwise.largest(self.pairs, part, v)
             psi, a = smoothing.outer(self.offset[part.rows] + total)
             C = _weights(part, a, b if share is None else share * b)
             yield Multipliers(part.rows, part.cols, float(psi.sum()), a, b, C, entropy)
@@ -217,30 +209,6 @@ class Objective:
             return smoothing.inner(x)
         k, b = WINDOWS[self.loss.window](part.D, smoothing.mu, self.loss.d)
         return -part.tau * k, b
-
-    def _largest(self, part: PairBlock, v: Array) -> tuple[Array, Array, Array]:
-        """Return Σ_j v_ij over the own class plus log Σ_l exp Σ_j over the others, the weights p_ij and entropies."""
-        assert isinstance(self.pairs, Grouped)
-        starts, sizes = np.unique(self.pairs.same[part.cols, 0] - part.cols.start, return_counts=True)
-        sums = np.add.reduceat(v, starts, axis=1)  # (b, classes)
-        own = np.searchsorted(starts, self.pairs.same[part.rows, 0] - part.cols.start)
-        rows = np.arange(len(v))
-        total = sums[rows, own]
-        share = np.ones_like(sums)
-        entropy = np.zeros(len(v))
-        if len(starts) > 1:
-            others = sums.copy()
-            others[rows, own] = -np.inf
-            peak = others.max(axis=1, keepdims=True)
-            share = np.exp(others - peak)
-            scale = share.sum(axis=1, keepdims=True)
-            share /= scale
-            largest = (peak + np.log(scale))[:, 0]
-            total = total + largest
-            others[rows, own] = 0.0
-            entropy = np.maximum(largest - (share * others).sum(axis=1), 0.0)
-            share[rows, own] = 1.0
-        return total, np.repeat(share, sizes, axis=1), entropy
 
     def _sums(self, Yt: Array, h: float, smoothing: Smoothing) -> tuple[float, float, Array]:
         Y = Yt.T

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,22 +10,21 @@ import numpy as np
 from metricforge import rows as _rows
 from metricforge.constraints import Constraint, Labels, by_first_row
 from metricforge.errors import InputError
-from metricforge.kernels import RBF, Kernel, Mixture, Standardized
+from metricforge.kernels import RBF, Standardized
 from metricforge.optimize import conclude
 from metricforge.rows import Array, check_memory
 from metricforge.solver import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.space import (
     FeatureMap,
-    LearnedKernel,
     Size,
     affordable_steps,
-    represent,
     rows_seconds,
     space_bytes,
     space_seconds,
 )
 from metricforge.validation import number_or, one_of, whole_number_or
 
+from . import separate
 from .coordinates import coordinates, discriminant
 from .descent import CHECK_EVERY, SPARE, SPARE_SAMPLED, Descent, State
 from .objective import Loss, Objective
@@ -167,7 +165,7 @@ class KCR(Solver):
         tol = TOL if isinstance(self.tol, str) else float(self.tol)
         codes = by_first_row(problem.constraint.codes)[sample.rows]
 
-        maps = self._maps(problem)
+        maps = separate.maps_of(problem) if self.kernels == "separate" else (problem.space.map,)
 
         def features(rows: Array) -> Array:
             parts = [part.of_rows(problem.rows, rows, copies=3 * len(maps), gather=True) for part in maps]
@@ -188,7 +186,7 @@ class KCR(Solver):
         spread = _spread(Phi, mean)
         lam = float(np.sqrt(pairs.n)) * spread if isinstance(self.lam, str) else float(self.lam)
 
-        blocks = _blocks_of(maps)
+        blocks = separate.blocks_of(maps)
         axes = coordinates(Phi, mean, blocks)
         F = axes.features(Phi, mean)
         del Phi
@@ -211,7 +209,7 @@ class KCR(Solver):
             "unlabelled": problem.n - problem.constraint.size,
         }
         return Solution(
-            kernel=_learned(maps, L),
+            kernel=separate.learned(maps, L),
             status=_status(state, tol, loss.convex),
             objective=state.upper,
             certificate=_certificate(state),
@@ -259,22 +257,6 @@ class KCR(Solver):
         pool = np.delete(labelled, np.searchsorted(labelled, held_out))
         return Sample(rows, pool, held_out, pairs, most, sampled)
 
-    def _maps(self, problem: Problem) -> tuple[FeatureMap, ...]:
-        """Return the feature map of the kernel, or those of its summands."""
-        kernel, space = problem.kernel, problem.space
-        if self.kernels == "sum":
-            return (space.map,)
-        if not isinstance(kernel, Mixture) or min(kernel.weights) < 0:
-            raise InputError(
-                f'kernels="separate" needs a sum of kernels with weights >= 0, got {kernel!r}; give kernel=k1 + k2'
-            )
-        rank = space.rank if space.representation == "landmarks" else "exact"
-        return tuple(
-            represent(part, problem.rows, rank, seed=problem.seed).map.scaled(weight)
-            for part, weight in zip(kernel.kernels, kernel.weights, strict=True)
-            if weight > 0
-        )
-
     def _radius(
         self, problem: Problem, sample: Sample, maps: tuple[FeatureMap, ...], L: Array, h: float
     ) -> dict[str, Any]:
@@ -288,7 +270,7 @@ class KCR(Solver):
             return joint_only
         codes = problem.constraint.codes  # type: ignore[attr-defined]
         refer = sample.pool[_rows.draw(len(sample.pool), MOST_REFERENCE, problem.seed)]
-        embed = [part.rotated(L[block]) for part, block in zip(maps, _slices(maps), strict=True)]
+        embed = [part.rotated(L[block]) for part, block in zip(maps, separate.slices(maps), strict=True)]
         Z, queries = (
             np.add.reduce([part.of_rows(problem.rows, index) for part in embed]) for index in (refer, sample.held_out)
         )
@@ -344,23 +326,6 @@ def _spread(Phi: Array, mean: Array) -> float:
             "X: no two labelled rows differ under the kernel (all features are constant); check the columns of X"
         )
     return spread
-
-
-def _slices(maps: tuple[FeatureMap, ...]) -> list[slice]:
-    """Return the columns of each map among those of all."""
-    ends = np.cumsum([0, *(part.columns for part in maps)]).tolist()
-    return [slice(a, b) for a, b in pairwise(ends)]
-
-
-def _blocks_of(maps: tuple[FeatureMap, ...]) -> tuple[slice, ...]:
-    """Return the diagonal blocks of W, () for one."""
-    return tuple(_slices(maps)) if len(maps) > 1 else ()
-
-
-def _learned(maps: tuple[FeatureMap, ...], L: Array) -> Kernel:
-    """Return Σ_m φ_m'W_mφ_m with W_m the diagonal blocks of LL'."""
-    parts = [LearnedKernel(part, L[block] @ L[block].T) for part, block in zip(maps, _slices(maps), strict=True)]
-    return parts[0] if len(parts) == 1 else Mixture(tuple(parts), (1.0,) * len(parts))
 
 
 def _status(state: State, tol: float, convex: bool) -> Status:
