@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import tracemalloc
@@ -150,5 +151,5 @@ def test_commands_stay_within_the_budget_or_say_what_they_need(tmp_path):
     found = {one["name"]: one for one in json.loads(ended.stdout)}
     assert {name: one["peak"] for name, one in found.items() if one["peak"] > 130_000_000} == {}
     assert [one["code"] for one in found.values()] == [0, 0, 2, 2]
-    assert "reading 100001 rows of 'rows.csv' would take 19.2 MB" in found["too long"]["err"]
+    assert re.search(r"reading the first \d+ rows of 'rows.csv' would take", found["too long"]["err"])
     assert "lpdesign on 1000 rows" in found["a large linear program"]["err"]

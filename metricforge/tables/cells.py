@@ -23,8 +23,8 @@ MISSING = {"?", "-", "na", "n/a", "nan", "null"}
 BOOLEAN = {"true": "1", "yes": "1", "false": "0", "no": "0"}
 """Numbers for the cells of a column that holds nothing else."""
 
-TEXT_BYTES = 150
-"""Memory of a short text with its entry in a dictionary, in bytes."""
+TEXT_BYTES, TEXT_CELL = 150, 32
+"""Memory of a short text with its entry in a dictionary, and of a cell that has it, also as a value."""
 LONG = 256
 """Characters from which texts are Python objects: an array of strings has the width of its longest one in every row."""
 
@@ -211,7 +211,7 @@ class GrowingTexts:
         numbers, before = self._numbers, len(self._numbers)
         self._codes.append(np.array([numbers.setdefault(cell, len(numbers)) for cell in cells], dtype=np.int64))
         new = islice(reversed(numbers), len(numbers) - before)
-        self.nbytes += 8 * len(cells) + sum(TEXT_BYTES + len(text) for text in new)
+        self.nbytes += TEXT_CELL * len(cells) + sum(TEXT_BYTES + len(text) for text in new)
 
     def texts(self) -> Texts:
         """Return the whole column."""

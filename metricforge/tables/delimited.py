@@ -34,12 +34,10 @@ from .table import (
     Selection,
     Table,
     check_columns,
-    count_lines,
     extension,
     feature_names,
     open_text,
     quoted,
-    size_of,
 )
 
 Array = NDArray[Any]
@@ -56,8 +54,8 @@ CHARACTER_BYTES = 4
 """Memory of a character of a line, at most."""
 BLOCK_SHARE = 8
 """A block of lines, and one line, may take at most 1/BLOCK_SHARE of the memory budget."""
-TEXT_CELL = 32
-"""Memory of a cell of a column of short texts: as read, as a number of the distinct texts, and as a value."""
+COLUMN_BYTES = 10_000
+"""Memory that pandas takes for a column."""
 ROW_COPIES = 2
 """Rows of numbers exist twice for a moment: as parts and joined."""
 NULLS = ["", "NaN", *sorted({form for mark in MISSING for form in (mark, mark.upper(), mark.title())})]
@@ -200,12 +198,12 @@ class TextFile:
         decimal = "."
         if self.delimiter == ";" and numbers:
             marks = self._marks()
-            decimal = "," if marks == {","} else "."
+            decimal = "," if marks == {","} and not self._is_wide else "."
             if len(marks) > 1:  # in one column of numbers, or one of them in a column of text
                 numbers, texts = [], [*numbers, *texts]
-        self.check_rows(len(numbers), len(texts))
         try:
-            return list(numbers), *self._read(numbers, texts, decimal)
+            if not self._is_wide:
+                return list(numbers), *self._read(numbers, texts, decimal)
         except ValueError as error:  # pandas names neither the column nor the line
             if isinstance(error, InputError | UnicodeError):
                 raise
@@ -218,12 +216,19 @@ class TextFile:
         number = re.compile(
             rf"[+-]?(\d+({re.escape(decimal)}\d*)?|{re.escape(decimal)}\d+)(e[+-]?\d+)?", re.ASCII | re.I
         )
-        words: set[str] = set()
+        words, nulls = set[str](), [] if self._is_wide else NULLS
         for chunk in self._chunks([], decimal):
-            for name in {*numbers} - words:
-                if not all(number.fullmatch(cell) or cell in NULLS for cell in chunk[name].unique()):
-                    words.add(name)
-        return words
+            words |= {
+                name
+                for name, column in chunk.items()
+                if not all(number.fullmatch(cell) or cell in nulls for cell in set(column))
+            }
+        return words & {*numbers}
+
+    @property
+    def _is_wide(self) -> bool:
+        """Whether pandas would need too much memory, however short the columns are."""
+        return COLUMN_BYTES * len(self.names) > memory_budget() // BLOCK_SHARE
 
     def _marks(self) -> set[str]:
         """Return which of comma and point occur in the file."""
@@ -232,31 +237,39 @@ class TextFile:
 
     def _read(self, numbers: Sequence[str], texts: Sequence[str], decimal: str) -> tuple[Array, dict[str, Texts]]:
         parts, found, n, short = [], {name: GrowingTexts() for name in texts}, 0, False
-        last = self.names[-1]
         for chunk in self._chunks(numbers, decimal):
-            n += len(chunk)
-            chosen = chunk if len(numbers) == len(self.names) else chunk[numbers]
-            parts.append(np.array(chosen, dtype=np.float64, order="C"))  # pandas lends columns, and not to write
-            for name, column in found.items():
-                column.add(chunk[name].tolist())
-            short |= bool((chunk[last].isna() | (chunk[last] == "")).any())
-            self.check_read(n, 8 * ROW_COPIES * len(numbers), sum(column.nbytes for column in found.values()))
+            last = chunk[self.names[-1]]
+            n += len(last)
+            if isinstance(chunk, dict):
+                part = np.array([chunk[name] for name in numbers], dtype=np.float64).reshape(len(numbers), len(last)).T
+            else:  # pandas lends columns, and not to write
+                part = np.array(chunk if len(numbers) == len(self.names) else chunk[numbers], dtype=np.float64)
+                short |= bool((last.isna() | (last == "")).any())
+            parts.append(np.ascontiguousarray(part))
+            for name, column in chunk.items() if found else ():
+                if name in found:
+                    found[name].add(column)
+            size = n * 8 * ROW_COPIES * len(numbers) + sum(column.nbytes for column in found.values())
+            advice = "give a part of them, or leave columns out with --drop"
+            check_memory(size, f"reading the first {n} rows of {quoted(self.path)}", advice)
         if short:  # pandas fills up lines that are too short
             deque(self, maxlen=0)
         matrix = parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, len(numbers))), *parts])
         return matrix, {name: column.texts() for name, column in found.items()}
 
     def _chunks(self, numbers: Sequence[str], decimal: str = ".") -> Iterator[Any]:
-        """Yield frames of the rows: columns of numbers, and all others as text."""
-        import pandas as pd
-
+        """Yield the columns of some rows by name: numbers, and all others as text; of wide rows all are text."""
         if not self.sample:
             return
         self._rewind(below_names=True)
-        marks = [*NULLS, *self.dialect.missing_values]
-        all_numbers = len(numbers) == len(self.names)  # without a dictionary the time of wide files halves
-        others = dict.fromkeys(self.names, object)  # text as it is written
-        cells = min(BLOCK_CELLS, memory_budget() // (BLOCK_SHARE * CELL_BYTES))
+        step = max(1, min(BLOCK_CELLS, memory_budget() // (BLOCK_SHARE * CELL_BYTES)) // len(self.names))
+        if self._is_wide:
+            rows = (row for _, row in self)
+            while block := list(islice(rows, step)):
+                yield dict(zip(self.names, zip(*block, strict=True), strict=True))
+            return
+        import pandas as pd
+
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "The 'float_precision'")  # since pandas 3 the default is exact
@@ -266,14 +279,14 @@ class TextFile:
                     header=None,
                     names=self.names,
                     index_col=False,
-                    dtype=np.float64 if all_numbers else others | dict.fromkeys(numbers, np.float64),
-                    na_values=marks if all_numbers else dict.fromkeys(numbers, marks),
+                    dtype=dict.fromkeys(self.names, object) | dict.fromkeys(numbers, np.float64),
+                    na_values={key: [*NULLS, *self.dialect.missing_values] for key in numbers},
                     keep_default_na=False,
                     decimal=decimal,
                     skipinitialspace=True,
                     float_precision="round_trip",
                     low_memory=False,
-                    chunksize=max(1, cells // len(self.names)),
+                    chunksize=step,
                 )
             with chunks:
                 yield from chunks
@@ -287,24 +300,6 @@ class TextFile:
         """Return the line of a row, counted from 0."""
         with TextFile(self.path, self._known, self.dialect) as again:
             return next(islice(again, row, None))
-
-    def check_rows(self, columns: int, texts: int) -> None:
-        """Raise if the memory budget does not allow to read that many columns of numbers and of texts.
-
-        The number of rows is estimated from the first rows, and counted only if it seems too large.
-        """
-        if not self.sample:
-            return
-        size = size_of(self.path)
-        row_bytes = 8 * ROW_COPIES * columns + TEXT_CELL * texts
-        length = sum(sum(map(len, row)) + len(row) for row in self.sample) / len(self.sample)
-        if row_bytes * size / length > memory_budget():
-            self.check_read(count_lines(self.path), row_bytes)
-
-    def check_read(self, rows: int, row_bytes: int, more: int = 0) -> None:
-        """Raise if so many rows, and ``more`` bytes beside them, exceed the memory budget."""
-        what = f"reading {rows} rows of {quoted(self.path)}"
-        check_memory(rows * row_bytes + more, what, "give a part of them, or leave columns out with --drop")
 
 
 def find_delimiter(first: str) -> str:
@@ -456,7 +451,6 @@ def _check_marks(path: Path, columns: Mapping[str, Texts], file: TextFile) -> No
 def read_columns(path: Path, dialect: Dialect | None = None) -> dict[str, Array]:
     """Read every column of a small delimited file by name."""
     with TextFile(path, dialect=dialect) as file:
-        file.check_rows(0, 2 * len(file.names))  # as texts and as values
         _, matrix, found = file.columns([], file.names)
     if not len(matrix):
         raise InputError(f"{quoted(path)} has no rows")

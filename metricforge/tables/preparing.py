@@ -165,17 +165,11 @@ class _Plan:
         self.holes: dict[str, int] = {}
 
     def preparation(self) -> Preparation:
+        about = {name: getattr(self, name) for name in ("levels", "dates", "thousands", "left_out", "holes")}
+        marks, missing = self.choices.dialect.missing_values, self.choices.missing
+        fills = np.array(self.fills)
         return Preparation(
-            tuple(self.columns),
-            tuple(self.kinds),
-            np.array(self.fills),
-            self.choices.missing,
-            self.levels,
-            self.dates,
-            self.thousands,
-            self.left_out,
-            self.holes,
-            self.choices.dialect.missing_values,
+            tuple(self.columns), tuple(self.kinds), fills, missing=missing, missing_values=marks, **about
         )
 
     def add(self, name: str, column: Any) -> None:

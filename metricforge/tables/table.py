@@ -27,8 +27,6 @@ Array = NDArray[Any]
 STANDARD_INPUT = "-"
 """The name of standard input, which is read as ``.csv``."""
 COMPRESSED = ".gz"
-DEFLATE = 1032
-"""How many times the size of a gzip file its text can have."""
 SEPARATORS = {"tab": "\t", "\\t": "\t", "space": " ", "comma": ",", "semicolon": ";", "pipe": "|"}
 """Separators by name, for shells in which they are hard to type."""
 
@@ -251,21 +249,3 @@ def found_encoding(path: Path) -> str:
     """Return UTF-16 for a file that begins with its byte order mark, else UTF-8 with or without one."""
     with open_bytes(path) as file:
         return "utf-16" if file.read(2) in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
-
-
-def size_of(path: Path) -> int:
-    """Return the size of the text of a file in bytes; of a compressed file the largest that it can have."""
-    if str(path) == STANDARD_INPUT:
-        return len(standard_input())
-    size = path.stat().st_size
-    return DEFLATE * size if path.suffix.lower() == COMPRESSED else size
-
-
-def count_lines(path: Path) -> int:
-    """Return the number of line ends in a file, whichever kind it has."""
-    ends = {b"\n": 0, b"\r": 0}
-    with open_bytes(path) as file:
-        while block := file.read(2**20):
-            for end in ends:
-                ends[end] += block.count(end)
-    return max(ends.values())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -58,41 +60,31 @@ def check_output(path: str | os.PathLike[str]) -> str:
 def as_text(
     columns: Sequence[str], values: Array, texts: Mapping[str, Array] | None = None, *, delimiter: str = ","
 ) -> Iterator[str]:
-    """Yield the lines of a delimited file: column names, then rows, with the columns of text after the others.
+    """Yield the text of a delimited file: column names, then rows, with the columns of text after the others.
 
     Cells are made for `BLOCK` rows at a time: as Python objects they take ten times the memory of the numbers.
     """
-    further = texts or {}
-    yield delimiter.join(_quoted(name, delimiter) for name in (*columns, *further)) + "\n"
+    further, text = texts or {}, io.StringIO(newline="")
+    lines = csv.writer(text, delimiter=delimiter, lineterminator="\n")
+    lines.writerow((*columns, *further))
     for start in range(0, len(values), BLOCK):
         part = slice(start, start + BLOCK)
-        cells = [_cells(column, delimiter) for column in (*values[part].T, *(text[part] for text in further.values()))]
-        yield from (delimiter.join(row) + "\n" for row in zip(*cells, strict=True))
+        cells = [_cells(column) for column in (*values[part].T, *(column[part] for column in further.values()))]
+        lines.writerows(zip(*cells, strict=True))
+        yield text.getvalue()
+        text.seek(0)
+        text.truncate()
+    yield text.getvalue()
 
 
-def _cells(column: Array, delimiter: str) -> list[str]:
-    """Return the cells of a column as text."""
-    if column.dtype.kind in "iu":
-        return list(map(str, column.tolist()))
+def _cells(column: Array) -> list[Any]:
+    """Return the cells of a column; a whole number has no decimal point."""
     if column.dtype.kind == "f":
         with np.errstate(invalid="ignore"):
             whole = (np.rint(column) == column) & (np.abs(column) < MOST_WHOLE)
         if whole.all():
-            return list(map(str, column.astype(np.int64).tolist()))
-    return [_cell(value, delimiter) for value in column.tolist()]
-
-
-def _cell(value: Any, delimiter: str) -> str:
-    if isinstance(value, str):
-        return _quoted(value, delimiter)
-    return "" if value is None else _digits(value)
-
-
-def _quoted(text: str, delimiter: str) -> str:
-    return f'"{text.replace(chr(34), chr(34) * 2)}"' if set(text) & {delimiter, '"', "\n", "\r"} else text
-
-
-def _digits(value: Any) -> str:
-    return (
-        repr(int(value)) if isinstance(value, float) and value.is_integer() and abs(value) < MOST_WHOLE else str(value)
-    )
+            column = column.astype(np.int64)
+    return [
+        int(cell) if isinstance(cell, float) and cell.is_integer() and abs(cell) < MOST_WHOLE else cell
+        for cell in column.tolist()
+    ]

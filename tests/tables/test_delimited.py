@@ -7,7 +7,7 @@ import pytest
 from metricforge_cases.tables import X, put
 
 from metricforge.errors import InputError
-from metricforge.tables import Dialect, delimited, read
+from metricforge.tables import Choices, Dialect, delimited, read, read_prepared
 
 
 def test_a_csv_with_names_labels_and_a_column_to_drop(tmp_path):
@@ -200,3 +200,15 @@ def test_a_column_may_be_a_feature_and_a_hint(tmp_path):
     table = read(put(tmp_path / "rows.csv", "a,b\n1,2\n3,4\n"), only=["a", "b"], extra=["b"])
     assert table.rows.tolist() == [[1, 2], [3, 4]]
     assert table.extra["b"].tolist() == [2, 4]
+
+
+def test_lines_too_wide_for_pandas_are_read_all_the_same(tmp_path, monkeypatch):
+    monkeypatch.setenv("METRICFORGE_MEMORY", "200kB")
+    text = "a;b;c\n1;2,5;x\n;-4;y\nNA;1e3;x\n"
+    (tmp_path / "d.csv").write_text(text)
+    expected = read_prepared(tmp_path / "d.csv", Choices(), extra=["c"])
+    monkeypatch.setattr(delimited, "COLUMN_BYTES", 10**6)
+    found = read_prepared(tmp_path / "d.csv", Choices(), extra=["c"])
+    np.testing.assert_array_equal(found.rows, [[1, 2.5], [1, -4], [1, 1000]])
+    np.testing.assert_array_equal(found.rows, expected.rows)
+    assert found.extra["c"].tolist() == ["x", "y", "x"]
