@@ -17,12 +17,12 @@ import numpy as np
 from . import rows as _rows
 from .constraints import Constraint, Distances
 from .errors import ConvergenceWarning, InputError, SolverError, UnknownNameError
+from .figures import grid
 from .fitting import fit, make_space, relations, solve
 from .kernels import Kernel, Linear
 from .metric import Metric
 from .registry import registry
 from .registry.progress import progress
-from .reports.figures import grid
 from .resolve import START, Plan, as_constraint, declared_methods, find_kernel, read_plan, start_kernel, start_plan
 from .solver import Certificate
 from .space import explicit_map, explicit_width

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from . import rows as _rows
 from .constraints import Constraint, Labels, Satisfied
 from .errors import InputError
+from .figures import check_installed, colour, draw_lines, grid, legend_text, png, wrapped
 from .kernels import Kernel, Linear
 from .metric import Metric
-from .reports.figures import check_installed, colour, draw_lines, grid, legend_text, png, wrapped
 from .space import OverFeatures
 from .tasks import satisfied
 

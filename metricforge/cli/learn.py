@@ -15,12 +15,12 @@ from .. import rows as _rows
 from ..constraints import Constraint, Distances, Labels, Satisfied
 from ..distributed import cluster
 from ..errors import InputError, MemoryBudgetError
+from ..figures import MISSING, installed
 from ..files import atomic as files
 from ..kernels import Kernel, Standardized
 from ..learning import learn_named, plan_of
 from ..metric import Metric
 from ..reports import page as report
-from ..reports.figures import MISSING, installed
 from ..resolve import declared_methods, find_kernel
 from ..tables.preparation import ALL_COLUMNS, AS_THEY_ARE, Origin
 from ..tables.table import Table, row_counters

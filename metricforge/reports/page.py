@@ -23,13 +23,13 @@ from .. import __version__, plotting
 from .. import rows as _rows
 from ..constraints import Constraint, Distances, Labels, Lines, Satisfied
 from ..errors import InputError
+from ..figures import MISSING, installed
 from ..files import atomic as files
 from ..kernels import Kernel
 from ..metric import Metric
 from ..report import rounded
 from ..resolve import as_constraint, find_kernel
 from ..validation import plural
-from .figures import MISSING, installed
 
 Array = NDArray[Any]
 Section = dict[str, Any]

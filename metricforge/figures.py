@@ -14,9 +14,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from .. import rows as _rows
-from ..constraints import Lines
-from ..errors import InputError
+from . import rows as _rows
+from .constraints import Lines
+from .errors import InputError
 
 Array = NDArray[Any]
 
