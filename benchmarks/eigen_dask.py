@@ -20,7 +20,7 @@ import json, os, signal, sys, time
 import numpy as np
 import scipy.sparse as sp
 from metricforge import eigen, neighbors
-from metricforge.distributed import eigen as row_blocks
+from metricforge.distributed.eigen import RowBlocks
 from metricforge.rows import Value, as_array, evaluate
 
 def offsets(n):
@@ -77,13 +77,13 @@ def main():
             evaluate(values, [])
             A = as_array(values, tuple(np.diff(bounds).tolist()), n, sp.csr_array((0, 0)))
             if where == "killed":
-                product, calls = row_blocks.RowBlocks.product, []
+                product, calls = RowBlocks.product, []
                 def counted(self, X, unit):
                     calls.append(1)
                     if len(calls) == 32:
                         os.kill(next(iter(client.run(os.getpid).values())), signal.SIGKILL)
                     return product(self, X, unit)
-                row_blocks.RowBlocks.product = counted
+                RowBlocks.product = counted
             clock, cpu, before = time.perf_counter(), time.process_time(), sum(client.run(time.process_time).values())
             found = eigen.top(A, k, tol=tol)
             workers = sum(client.run(time.process_time).values()) - before

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..neighbors import api as choice
+from ..neighbors import api
 from ..neighbors.api import check_k, search
 from ..neighbors.approximate import FEW_CELLS, Sample, first_cells, pilot_rows, plan, refines, without_itself
 from ..neighbors.contract import Array, Found, Search
@@ -55,7 +55,7 @@ def _prefers_cells(X: Any, recall: float) -> bool:
     """Return whether cells are faster than comparing all pairs of dask rows, on all workers."""
     n, d = X.shape
     pair = min(2 + 0.03 * d, 60) if isinstance(X._meta, np.ndarray) else 9
-    return recall < 1 and bool(1e-9 * pair * n * n / cluster.threads() > choice.CELLS_SECONDS)
+    return recall < 1 and bool(1e-9 * pair * n * n / cluster.threads() > api.CELLS_SECONDS)
 
 
 def across(

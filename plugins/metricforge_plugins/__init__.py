@@ -1,1 +1,1 @@
-"""The methods that ship with metricforge, each found through the same entry points as a stranger's plugin."""
+"""The methods and engines that ship with metricforge, each found through the same hook as a stranger's plugin."""
