@@ -69,7 +69,7 @@ def minimize(
 
 
 @dataclass(eq=False, kw_only=True)
-class Progress:
+class Bounds:
     """The smallest objective and the largest lower bound so far.
 
     Attributes

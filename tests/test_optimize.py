@@ -6,7 +6,7 @@ import pytest
 import metricforge as mf
 from metricforge.errors import ConvergenceWarning, InputError
 from metricforge.kernels import Linear
-from metricforge.optimize import Progress, conclude, minimize, smoothed_hinge
+from metricforge.optimize import Bounds, conclude, minimize, smoothed_hinge
 from metricforge.solver import Method, Status
 from metricforge.space import Size, compact, rows_seconds, space_bytes, space_seconds
 
@@ -31,7 +31,7 @@ def test_lbfgs_ends_where_the_caller_says_so():
 
 
 def test_progress_keeps_the_best_of_both_bounds():
-    progress = Progress()
+    progress = Bounds()
     assert progress.offer(3.0, "first")
     progress.record(1.0)
     assert not progress.offer(4.0, "worse")

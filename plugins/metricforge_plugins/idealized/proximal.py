@@ -30,7 +30,7 @@ from functools import cached_property
 import numpy as np
 
 from metricforge.errors import InputError
-from metricforge.optimize import Progress
+from metricforge.optimize import Bounds
 from metricforge.rows import Array
 from metricforge.rows.threads import one_thread
 
@@ -410,7 +410,7 @@ def _cholesky(A: Array) -> tuple[Callable[[Array], Array] | None, bool]:
 # ----------------------------------------------------------------------------------------------------- the certificate
 
 
-class _Best(Progress):
+class _Best(Bounds):
     """The best primal point (B, γ, the change of squared distances) and the best dual point so far."""
 
     def __init__(self, program: Program, psd: bool, tol: float) -> None:

@@ -11,7 +11,7 @@ from metricforge import rows as _rows
 from metricforge.constraints import Constraint, Pairs
 from metricforge.errors import InputError
 from metricforge.kernels import Linear, Standardized
-from metricforge.optimize import Progress, conclude, minimize
+from metricforge.optimize import Bounds, conclude, minimize
 from metricforge.rows import Array
 from metricforge.solver import Certificate, Method, Problem, Solution, Solver
 from metricforge.space import LearnedKernel, Size, affordable, check_memory, compact, rows_seconds, space_seconds
@@ -165,11 +165,11 @@ def _differences(problem: Problem, pairs: Pairs) -> tuple[Array, Array, int]:
     return np.ascontiguousarray(V[differ]), sign[differ], int(np.count_nonzero(~differ))
 
 
-def _newton(dual: Dual, tol: float, max_iter: int, problem: Problem) -> tuple[Array, Progress]:
+def _newton(dual: Dual, tol: float, max_iter: int, problem: Problem) -> tuple[Array, Bounds]:
     """Maximise the dual; return the factor R⁻¹ of the best primal point A = R⁻ᵀR⁻¹, and the bounds."""
     from scipy.linalg import solve_triangular
 
-    state = Progress()
+    state = Bounds()
     while True:
         upper, lower, R, moved = dual.newton()
         state.offer(upper, R)
@@ -180,10 +180,10 @@ def _newton(dual: Dual, tol: float, max_iter: int, problem: Problem) -> tuple[Ar
         problem.step(state.n_iter, max_iter, objective=state.upper, gap=state.gap)
 
 
-def _descend(dual: Dual, tol: float, max_iter: int, problem: Problem) -> tuple[Array, Progress]:
+def _descend(dual: Dual, tol: float, max_iter: int, problem: Problem) -> tuple[Array, Bounds]:
     """Minimise the primal over factors of A until the gap is within ``tol``; return as `_newton`."""
     start = np.eye(dual.V.shape[1])
-    state = Progress(point=start)
+    state = Bounds(point=start)
 
     def value(L: Array) -> tuple[float, Array]:
         upper, G, multiplier = dual.over_factors(L)

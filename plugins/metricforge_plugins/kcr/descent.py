@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from metricforge.optimize import Progress, minimize
+from metricforge.optimize import Bounds, minimize
 from metricforge.rows import Array
 
 from .certificate import DualBound, certify, factor_residual, residual, trivial_bound
@@ -52,7 +52,7 @@ ENDS = ("done", "stationary", "limit", "stuck")
 
 
 @dataclass(eq=False, kw_only=True)
-class State(Progress):
+class State(Bounds):
     """The current point of a descent, and the best point (P, h) so far with the best lower bound.
 
     Attributes

@@ -9,7 +9,7 @@ import numpy as np
 
 from metricforge.constraints import Constraint, Labels
 from metricforge.kernels import Linear, Standardized
-from metricforge.optimize import Progress, conclude, minimize
+from metricforge.optimize import Bounds, conclude, minimize
 from metricforge.rows import Array, beat
 from metricforge.solver import Certificate, Method, Problem, Solution, Solver, Status
 from metricforge.space import LearnedKernel, Size, affordable_steps, rows_seconds, space_seconds, steps_seconds
@@ -149,9 +149,9 @@ class LMNN(Solver):
         return np.asarray(margins.scale(L) * L)
 
 
-def _descend(margins: Margins, L: Array, tol: float, max_iter: int, problem: Problem) -> Progress:
+def _descend(margins: Margins, L: Array, tol: float, max_iter: int, problem: Problem) -> Bounds:
     """Minimise the objective from L until the gap is within ``tol``."""
-    state = Progress(point=L, lower=0.0)
+    state = Bounds(point=L, lower=0.0)
     value, _ = margins.scan(L)
     allowed = FIRST_STEPS
     for width in WIDTHS:
@@ -179,9 +179,7 @@ def _descend(margins: Margins, L: Array, tol: float, max_iter: int, problem: Pro
     return state
 
 
-def _steps(
-    margins: Margins, L: Array, width: float, steps: int, state: Progress, problem: Problem
-) -> tuple[Array, int]:
+def _steps(margins: Margins, L: Array, width: float, steps: int, state: Bounds, problem: Problem) -> tuple[Array, int]:
     """Take some steps of L-BFGS over the listed impostors; return the factor and the number of steps."""
     done = state.n_iter
 

@@ -10,7 +10,7 @@ import numpy as np
 from metricforge.constraints import Constraint, Labels
 from metricforge.errors import InputError
 from metricforge.kernels import Linear, Standardized
-from metricforge.optimize import Progress, minimize, stationarity
+from metricforge.optimize import Bounds, minimize, stationarity
 from metricforge.rows import Array, beat, draw
 from metricforge.solver import Certificate, Method, Problem, Solution, Solver
 from metricforge.space import (
@@ -149,10 +149,10 @@ class NCA(Solver):
         )
 
 
-def _ascend(softmax: Softmax, L: Array, tol: float, max_iter: int, problem: Problem) -> Progress:
+def _ascend(softmax: Softmax, L: Array, tol: float, max_iter: int, problem: Problem) -> Bounds:
     """Maximise f, which is to minimise −f, from L; the trace has exact values of f and what the round gained."""
     n = len(softmax.F)
-    state = Progress(point=L)
+    state = Bounds(point=L)
     if n <= EXACT:
         L, state.n_iter = _steps(softmax.exact, L, max_iter, tol, state, n, problem)
         value = softmax.exact(L)[0]
@@ -175,7 +175,7 @@ def _ascend(softmax: Softmax, L: Array, tol: float, max_iter: int, problem: Prob
 
 
 def _steps(
-    function: Any, L: Array, steps: int, tol: float, state: Progress, n: int, problem: Problem
+    function: Any, L: Array, steps: int, tol: float, state: Bounds, n: int, problem: Problem
 ) -> tuple[Array, int]:
     """Take steps of L-BFGS until the slope over n rows is within ``tol``; return the factor and the number of steps."""
     done, slope = 0, np.inf

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from metricforge.optimize import Progress, minimize
+from metricforge.optimize import Bounds, minimize
 from metricforge.rows import Array, blocks
 
 from .judgements import Judgements
@@ -124,7 +124,7 @@ class Optimum:
     trace: tuple[tuple[float, float], ...]
 
 
-class _Search(Progress):
+class _Search(Bounds):
     """The best points so far, over both precisions."""
 
     def __init__(self, tol: float, max_iter: int, step: Callable[[int, float], None]) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from metricforge.distributed.cluster import despite_losses
 from metricforge.eigen import Block, columns_of, orthonormal
-from metricforge.optimize import Progress
+from metricforge.optimize import Bounds
 from metricforge.rows import Array
 
 from ..laplacian import Laplacian
@@ -46,7 +46,7 @@ class ModelSolved(Exception):  # noqa: N818 - not an error: it ends the line sea
 
 
 @dataclass(eq=False)
-class Dual(Progress):
+class Dual(Bounds):
     """The dual of min tr(LK) + Σ loss(1 − t_ij K_ij) over K ⪰ 0, tr(KK) ≤ B, and the best bounds so far.
 
     Squared hinge, loss (C/2) w ε₊², eq. (12) with A(α) = Σ α_ij t_ij (E_ij + E_ji)/2 − L:
