@@ -338,8 +338,9 @@ def read_text(path: Path, selection: Selection) -> Table:
     if len(rows):
         row = int(rows[0])
         bad = [names[c] for c in np.flatnonzero(~np.isfinite(A[row]))]
-        cells = {name: raw.locate(row, name) for name in bad}
-        check_text({name: cell for name, (_, cell) in cells.items()}, cells[bad[0]][0], path, selection)
+        texts = {name: column for name in bad if isinstance(column := raw.columns[name], Texts)}
+        cells = {name: column.texts[column.codes[row]] for name, column in texts.items()}
+        check_text(cells, raw.locate(row, bad[0])[0], path, selection)
         raw.refuse(row, bad[0])
     return Table(A, tuple(names), raw.extra, named=raw.named)
 
