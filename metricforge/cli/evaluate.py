@@ -18,8 +18,8 @@ from ..tasks import classify, retrieval_scores, satisfied
 from ..validation import plural
 from .apply import read_for
 from .hints import hint_from_file, hint_kinds
+from .neighbors import ranked_by
 from .output import shares, write_json, write_line
-from .searching import ranked_by
 from .settings import dialect_of
 
 Array = NDArray[Any]

@@ -28,8 +28,8 @@ def run(args: Namespace) -> None:
     from ..metric import load
     from ..rows import gathered
     from .apply import read_for
+    from .neighbors import ranked_by, searched, write_neighbors
     from .output import write_json, write_line
-    from .searching import ranked_by, searched, write_neighbors
 
     metric = load(args.metric)
     folder = args.folder or f"{args.metric}.index"

@@ -31,8 +31,8 @@ from ..tasks.classification import voters
 from .apply import loaded, output, read_for, row_names
 from .evaluate import read_hinted
 from .hints import hint_from_file
+from .neighbors import say_recall, search_for
 from .output import write_line
-from .searching import say_recall, search_for
 from .settings import check_not_input, dialect_of
 
 Array = NDArray[Any]

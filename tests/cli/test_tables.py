@@ -121,7 +121,7 @@ def test_every_command_takes_the_table_as_it_is(make, tmp_path, monkeypatch, cap
     assert told("distance", "m.metric", name, name, "--paired", *words)["distances"] == pytest.approx(
         np.zeros(n), abs=1e-6
     )
-    monkeypatch.setattr("metricforge.cli.comparing.compare", partial(mf.compare, candidates=["krca"]))
+    monkeypatch.setattr("metricforge.cli.compare.compare", partial(mf.compare, candidates=["krca"]))
     compared = told("compare", name, "--label", label, "--kernel", "linear", "--sample", "50", *words)
     assert compared["rows"] <= 50
     assert {one["name"] for one in compared["candidates"]} == {"krca", "start"}

@@ -19,7 +19,7 @@ def test_it_prints_what_python_gives_and_draws_it(capsys, monkeypatch):
     def two(X, hint, **options):
         return compared(X, hint, candidates=["krca", "lpdesign"], **options)
 
-    monkeypatch.setattr("metricforge.cli.comparing.compare", two)
+    monkeypatch.setattr("metricforge.cli.compare.compare", two)
     words = ["compare", "toy.csv", "--label", "class", "--drop", "group", "--seed", "1"]
     assert run(*words, "--report", "c.html", "--json") == 0
     told = json.loads(capsys.readouterr().out)
@@ -47,7 +47,7 @@ def test_many_rows_are_sampled_and_the_shell_says_so(capsys, monkeypatch):
         seen.append((X, hint))
         return compared(X, hint, candidates=["krca"], **options)
 
-    monkeypatch.setattr("metricforge.cli.comparing.compare", one)
+    monkeypatch.setattr("metricforge.cli.compare.compare", one)
     words = ["compare", "toy.csv", "--label", "class", "--drop", "group"]
     n = len(mf.datasets.load("toy").X)
     assert run(*words, "--sample", "30") == 0

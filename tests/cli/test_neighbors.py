@@ -9,7 +9,7 @@ import pytest
 from metricforge_cases.shell import run
 
 import metricforge as mf
-from metricforge.cli import searching
+from metricforge.cli import neighbors as searching
 
 
 @pytest.fixture
