@@ -21,7 +21,7 @@ from .distributed.neighbors import across
 from .errors import InputError, ModelFileError
 from .index import BoundCoordinates, DistanceBlock, Index, NearestByKernel, PairedDistance, finite_distances, make
 from .kernels import Kernel, Mixture, is_number
-from .neighbors import Bounds, Search, Searcher
+from .neighbors import LowerBounds, Search, Searcher
 from .neighbors.scanning import largest_scores
 from .registry.progress import progress
 from .report import Report, card, lines_of, short
@@ -266,7 +266,7 @@ class Metric:
         return found
 
     @cached_property
-    def _bounds(self) -> tuple[BoundCoordinates, Bounds]:
+    def _bounds(self) -> tuple[BoundCoordinates, LowerBounds]:
         """Coordinates of rows whose distances are at most those of the metric, and those of the training rows.
 
         The embedding over landmarks is a projection, and so are its principal axes: what they leave out of a row has
@@ -278,7 +278,7 @@ class Metric:
             map = map.rotated(principal_axes(map, sample)[0][:, :most])
         coordinates = BoundCoordinates(self.kernel, map)
         Z = _rows.map_rows(coordinates, self.rows, map.columns + 1, np.float32, widest=self.kernel.widest)
-        return coordinates, Bounds.of(Z)
+        return coordinates, LowerBounds.of(Z)
 
     def _largest(self, A: Any, k: int) -> tuple[Array, Array]:
         """Return the k training rows with the largest k(a, x) of each row of A, and these values."""

@@ -18,8 +18,8 @@ from typing import Any, TypedDict, Unpack
 from .errors import InputError, UnknownNameError
 
 
-class Bounds(TypedDict, total=False):
-    """Bounds of a number: ``least`` and ``most`` are included, ``above`` and ``below`` are not."""
+class Limits(TypedDict, total=False):
+    """Limits of a number: ``least`` and ``most`` are included, ``above`` and ``below`` are not."""
 
     least: float
     above: float
@@ -39,14 +39,14 @@ def is_number(value: Any) -> bool:
     return isinstance(value, Real) and not _is_boolean(value)
 
 
-def number(value: Any, name: str, **bounds: Unpack[Bounds]) -> float:
-    """Return ``value`` as a float where it is finite and within the `Bounds`."""
+def number(value: Any, name: str, **bounds: Unpack[Limits]) -> float:
+    """Return ``value`` as a float where it is finite and within the `Limits`."""
     if not _within(value, bounds):
         raise wrong(name, _describe(bounds), value)
     return float(value)
 
 
-def number_or(value: Any, name: str, others: Sequence[str | None], **bounds: Unpack[Bounds]) -> Any:
+def number_or(value: Any, name: str, others: Sequence[str | None], **bounds: Unpack[Limits]) -> Any:
     """Return ``value`` where it is one of ``others`` (such as "auto" or None), else what `number` returns."""
     if _is_one_of(value, others):
         return value
@@ -55,7 +55,7 @@ def number_or(value: Any, name: str, others: Sequence[str | None], **bounds: Unp
     return float(value)
 
 
-def numbers(values: Any, name: str, **bounds: Unpack[Bounds]) -> tuple[float, ...]:
+def numbers(values: Any, name: str, **bounds: Unpack[Limits]) -> tuple[float, ...]:
     """Return a non-empty list, tuple or array of numbers, each of which passes `number`, as a tuple of floats."""
     given = tuple(values) if _is_list(values) else ()
     if not given or not all(_within(value, bounds) for value in given):
@@ -109,7 +109,7 @@ def _is_list(values: Any) -> bool:
     return isinstance(values, list | tuple) or (isinstance(values, np.ndarray) and values.ndim > 0)
 
 
-def _within(value: Any, bounds: Bounds) -> bool:
+def _within(value: Any, bounds: Limits) -> bool:
     if not is_number(value):
         return False
     try:
@@ -119,13 +119,13 @@ def _within(value: Any, bounds: Bounds) -> bool:
     return math.isfinite(found) and all(_COMPARE[side](found, limit) for side, limit in _limits(bounds))
 
 
-def _describe(bounds: Bounds) -> str:
+def _describe(bounds: Limits) -> str:
     limits = " and ".join(f"{_SAY[side]} {limit:g}" for side, limit in _limits(bounds))
     bounded = "most" in bounds or "below" in bounds
     return f"a {'' if bounded else 'finite '}number {limits}".rstrip()
 
 
-def _limits(bounds: Bounds) -> list[tuple[str, float]]:
+def _limits(bounds: Limits) -> list[tuple[str, float]]:
     return [(side, float(limit)) for side, limit in bounds.items() if isinstance(limit, int | float)]
 
 

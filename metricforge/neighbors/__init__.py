@@ -26,15 +26,15 @@ from .api import (
     tree,
 )
 from .contract import DistanceBlock, Found, Search
-from .exhaustive import Bounds
+from .exhaustive import LowerBounds
 from .graphs import ClassNeighbors, graph, isolated, nearest_by_class, other_classes_within
 
 __all__ = [
     "METHODS",
-    "Bounds",
     "ClassNeighbors",
     "DistanceBlock",
     "Found",
+    "LowerBounds",
     "Search",
     "Searcher",
     "cells",

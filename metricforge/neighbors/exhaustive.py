@@ -272,7 +272,7 @@ ROUNDING = 2e-7
 
 
 @dataclass(frozen=True, eq=False)
-class Bounds:
+class LowerBounds:
     """Coordinates of rows whose Euclidean distances are at most the distances that a search is about.
 
     Attributes
@@ -290,7 +290,7 @@ class Bounds:
     reach: float
 
     @classmethod
-    def of(cls, coordinates: Array) -> Bounds:
+    def of(cls, coordinates: Array) -> LowerBounds:
         """Return the bounds from coordinates of the rows, (n, r) float32."""
         centre = coordinates.mean(axis=0, dtype=np.float64)
         Z = coordinates - centre.astype(np.float32)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import metricforge as mf
-from metricforge.neighbors import Bounds
+from metricforge.neighbors import LowerBounds
 
 
 def nearest(D, k):
@@ -20,7 +20,7 @@ def test_some_columns_bound_the_distance_in_all(axes, k, rng):
     X, Q = rng.normal(size=(1000, 6)) + 5, rng.normal(size=(40, 6)) + 5
     X[100:120] = X[:20]  # ties go to the smaller number
     D = np.sqrt(np.square(Q[:, None] - X).sum(axis=2))
-    (indices, distances), left = Bounds.of(X[:, :axes].astype(np.float32)).search(
+    (indices, distances), left = LowerBounds.of(X[:, :axes].astype(np.float32)).search(
         Q[:, :axes], lambda i, rows: D[i, rows], k
     )
     helped = np.setdiff1d(np.arange(40), left)
@@ -36,7 +36,7 @@ def test_some_columns_bound_the_distance_in_all(axes, k, rng):
 def test_distances_below_their_bounds_are_noticed(rng):
     X = rng.normal(size=(500, 3))
     D = 0.9 * np.sqrt(np.square(X[:30, None] - X).sum(axis=2))
-    left = Bounds.of(X.astype(np.float32)).search(X[:30], lambda i, rows: D[i, rows], 5)[1]
+    left = LowerBounds.of(X.astype(np.float32)).search(X[:30], lambda i, rows: D[i, rows], 5)[1]
     assert len(left) == 30
 
 
