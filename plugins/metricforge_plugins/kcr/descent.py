@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from metricforge.optimize import Bounds, minimize
+from metricforge.optimize import Bounds
 from metricforge.rows import Array
 
 from .certificate import DualBound, certify, factor_residual, residual, trivial_bound
+from .lbfgs import minimise
 from .objective import Objective, Smoothing
 from .separate import split_columns
 
@@ -34,8 +35,6 @@ STALE, ROUNDING = 20, 1e-12
 GRADIENT = 1e-6
 """L-BFGS stops when the gradient is below this share of the gradient of the trace.  With 1e-5, distances of rows in
 another order differed by up to 4e-6 of the largest; this takes 7 % more steps."""
-MEMORY = 40
-"""Steps that L-BFGS keeps."""
 PATIENCE = 200
 """Steps of a run before columns are added although not all are in use, because that resets the memory of L-BFGS."""
 VANISHED = 1e-3
@@ -180,23 +179,19 @@ class Descent:
     def _descend(self, state: State) -> DualBound:
         """Run L-BFGS at one smoothing and rank until a decision is made."""
         shape, smoothing = state.P.shape, state.smoothing
-        steps, last, value, rest = 0, np.inf, np.inf, np.inf
+        steps, last = 0, np.inf
         certificate: DualBound | None = None
 
         inside = self._support(state.P)
 
         def evaluate(x: Array) -> tuple[float, Array]:
-            nonlocal value, rest
             state.evaluations += 1
             value, gradient, slope = self.objective(x[:-1].reshape(shape), float(x[-1]), smoothing)
-            gradient = (gradient * inside).ravel()
-            # a norm, because the largest entry would depend on the basis
-            rest = max(float(np.linalg.norm(gradient)), abs(slope) * (x[-1] > 0 or slope < 0))
-            return value, np.append(gradient, slope)
+            return value, np.append((gradient * inside).ravel(), slope)
 
-        def after(x: Array) -> bool:
+        def watch(x: Array, value: float) -> bool:
             nonlocal steps, last, certificate
-            state.P, state.h, state.move = x[:-1].reshape(shape).copy(), float(x[-1]), ""
+            state.P, state.h, state.move = x[:-1].reshape(shape), float(x[-1]), ""
             state.n_iter += 1
             steps += 1
             self.step(state.n_iter, self.max_iter, gap=state.gap)
@@ -205,14 +200,11 @@ class Descent:
                 certificate = self._check(state)
                 state.move = self._decide(state, certificate, last - value, steps)
                 last = value
-            return bool(state.move) or rest <= gtol
+            return bool(state.move)
 
         state.move = ""
         gtol = GRADIENT * float(np.linalg.norm(self.objective.penalty @ state.P))
-        start = np.append(state.P.ravel(), state.h)
-        least = np.append(np.full(state.P.size, -np.inf), 0.0)
-        most = EVALUATIONS * self.max_iter
-        minimize(evaluate, start, self.max_iter, after=after, memory=MEMORY, least=least, maxfun=most, maxls=30)
+        minimise(evaluate, np.append(state.P.ravel(), state.h), watch, gtol, self.max_iter)
         if state.move and certificate is not None:
             return certificate
         # L-BFGS has converged at this smoothing and rank
