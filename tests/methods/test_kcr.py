@@ -195,8 +195,8 @@ def test_rank_grows_from_one_column_to_what_the_optimum_needs():
         objective = Objective(C, pairs, 10 * axes.trace)
         descent = Descent(objective, axes.root, 10.0, 1e-3, 5000, lambda *a, **k: None)
         state = descent.run(descent.start(start, 0))
-        assert np.linalg.matrix_rank(state.best[0], tol=1e-3 * np.linalg.norm(state.best[0])) > 1
-        assert optimum * (1 - 1e-6) <= state.value <= 1.001 * optimum
+        assert np.linalg.matrix_rank(state.point[0], tol=1e-3 * np.linalg.norm(state.point[0])) > 1
+        assert optimum * (1 - 1e-6) <= state.upper <= 1.001 * optimum
 
 
 @given(seed=st.integers(0, 10**6), n=st.integers(1, 12), negative=st.booleans())

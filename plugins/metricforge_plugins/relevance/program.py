@@ -13,19 +13,21 @@ V(·)V'; then the features are φ(x)'V and h stays as it is.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from metricforge.optimize import Bounds, minimize
 from metricforge.rows import Array, blocks
 
 from .judgements import Judgements
 
 CORRECTIONS = 20
 """Pairs of vectors that L-BFGS keeps."""
+DECREASE, HALVINGS = 1e-4, 12
+"""The constant of Armijo's rule, and the lengths that a line search tries."""
 SINGLE = 1e-4
 """The smallest relative gap for which iterations may use float32."""
 QUERIES = 4096
@@ -124,27 +126,35 @@ class Optimum:
     trace: tuple[tuple[float, float], ...]
 
 
-class _Search(Bounds):
+class _Search:
     """The best points so far, over both precisions."""
 
     def __init__(self, tol: float, max_iter: int, step: Callable[[int, float], None]) -> None:
-        super().__init__()
         self.tol, self.max_iter, self.step = tol, max_iter, step
+        self.trace: list[tuple[float, float]] = []
+        self.forget()
 
     def forget(self) -> None:
         """Start anew, because what follows is computed in another precision."""
-        self.upper, self.lower = np.inf, -np.inf
+        self.objective, self.bound = np.inf, -np.inf
+        self.best: Point | None = None
+        self.alpha: Array | None = None
 
     def add(self, point: Point) -> None:
-        self.offer(point.objective, point)
-        if point.value > self.lower:
-            self.alpha = point.alpha.copy()
-        self.record(point.value)
+        if point.value > self.bound:
+            self.bound, self.alpha = point.value, point.alpha.copy()
+        if point.objective < self.objective:
+            self.objective, self.best = point.objective, point
+        self.trace.append((self.objective, self.gap))
         self.step(len(self.trace), self.gap)
 
     @property
+    def gap(self) -> float:
+        return max(self.objective - self.bound, 0.0)
+
+    @property
     def converged(self) -> bool:
-        return self.within(self.tol, 1e-300)
+        return self.gap <= self.tol * max(abs(self.objective), 1e-300)
 
     @property
     def ended(self) -> bool:
@@ -172,27 +182,74 @@ def solve(program: Program, *, tol: float, max_iter: int, step: Callable[[int, f
         alpha = search.alpha
         search.forget()
         exact = replace(program, Z=program.Z.astype(np.float64, copy=False))
-        point = exact.dual(alpha)
+        point = exact.dual(np.asarray(alpha))
         search.add(point)
         _ascend(exact, search, point)
+    assert search.best is not None
+    assert search.alpha is not None
     stalled = not search.converged and len(search.trace) < max_iter
-    found = (search.point.B, search.point.W, search.alpha, search.upper, search.lower)
+    found = (search.best.B, search.best.W, search.alpha, search.objective, search.bound)
     return Optimum(*found, len(search.trace), search.converged, stalled, tuple(search.trace))
 
 
 def _ascend(program: Program, search: _Search, point: Point) -> None:
-    """Continue from a point that was evaluated, until the search has ended or no step helps."""
-    # so that a gradient step of length 1 is about as long as the first one
-    unit = max(float(np.linalg.norm(point.alpha)), 1e-300)
+    """Continue from a point that was evaluated, until the search has ended or no step helps.
 
-    def value(x: Array) -> tuple[float, Array]:
-        new = program.dual(unit * x)
+    Two-metric projection: a step of L-BFGS in the variables that are free, meaning positive or with a positive slope,
+    projected on α ≥ 0.  The first step is the best one along the gradient.
+    """
+    memory: deque[tuple[Array, Array]] = deque(maxlen=CORRECTIONS)
+    while not search.ended:
+        free = (point.alpha > 0) | (point.gradient > 0)
+        gradient = np.where(free, point.gradient, 0)
+        if memory:
+            direction = _quasi_newton(gradient, free, memory)
+        else:
+            curvature = program.curvature(gradient, program.combined(gradient))
+            direction = gradient * (float(gradient @ gradient) / max(curvature, 1e-300))
+        new = _line_search(program, search, point, gradient, direction)
+        if new is None and not memory:
+            return
+        if new is None:
+            memory.clear()  # once more, along the gradient
+            continue
+        s, y = new.alpha - point.alpha, point.gradient - new.gradient
+        if float(s @ y) > np.finfo(np.float64).eps * float(y @ y):
+            memory.append((s, y))
+        point = new
+
+
+def _line_search(program: Program, search: _Search, point: Point, gradient: Array, direction: Array) -> Point | None:
+    """Return a point along the projected direction that is better by Armijo's rule; None if there is none."""
+    t = 1.0
+    for _ in range(HALVINGS):
+        alpha = np.maximum(point.alpha + t * direction, 0)
+        expected = float(gradient @ (alpha - point.alpha))
+        if search.ended or not expected > 0:
+            return None
+        new = program.dual(alpha)
         search.add(new)
-        return -new.value, -unit * new.gradient
+        if new.value >= point.value + DECREASE * expected:
+            return new
+        t /= 4
+    return None
 
-    most = search.max_iter - len(search.trace)
-    if not search.ended:
-        minimize(value, point.alpha / unit, most, after=lambda x: search.ended, memory=CORRECTIONS, least=0.0)
+
+def _quasi_newton(gradient: Array, free: Array, memory: deque[tuple[Array, Array]]) -> Array:
+    """Return the L-BFGS direction of ascent within the free variables."""
+    q, parts = gradient.copy(), []
+    kept = [(np.where(free, s, 0), np.where(free, y, 0)) for s, y in memory]
+    pairs = [(s, y, sy) for s, y in kept if (sy := float(s @ y)) > np.finfo(np.float64).eps * float(y @ y)]
+    for s, y, sy in reversed(pairs):
+        a = float(s @ q) / sy
+        q -= a * y
+        parts.append(a)
+    if pairs:
+        _, y, sy = pairs[-1]
+        q *= sy / float(y @ y)
+    for (s, y, sy), a in zip(pairs, reversed(parts), strict=True):
+        q += (a - float(y @ q) / sy) * s
+    return np.where(free, q, 0)
 
 
 def projected(S: Array) -> tuple[Array, Array]:
