@@ -75,8 +75,8 @@ PARTS = {
     "index": Part(500),
     "answers": Part(2_000),
     "tables": Part(750),
-    "memory": Part(188, 120, numbered=True, alone=True),
-    "faults": Part(60, 180, numbered=True, alone=True),
+    "memory": Part(194, 125, numbered=True, alone=True),
+    "faults": Part(61, 180, numbered=True, alone=True),
     "soak": Part(1, 1800, numbered=True, alone=True),
 }
 

@@ -143,7 +143,7 @@ def test_a_table_of_50_000_columns_is_read_in_seconds(tmp_path):
     assert read(path).rows.shape == (2, len(WIDE))
     assert read(path, only=WIDE).names == tuple(WIDE)
     # a pass over all columns for each of them takes more than a minute
-    assert time.process_time() - start < 10
+    assert time.process_time() - start < 30
 
 
 def test_the_names_of_50_000_parquet_columns_are_compared_in_seconds(tmp_path):

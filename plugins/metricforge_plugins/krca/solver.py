@@ -163,7 +163,7 @@ class KernelRCA(GroupSolver):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.weights != "equal":
+        if not isinstance(self.weights, str) or self.weights != "equal":
             raise InputError(
                 f'weights={self.weights!r} is no option of krca, which weighs all directions the same; "krca-weighted" '
                 'weighs them by all rows: mf.learn(..., method="krca-weighted")'
