@@ -23,6 +23,8 @@ MEASURED_ROWS = 100
 """Rows whose distances are computed to check a learned kernel."""
 INDEFINITE = 1e-6
 """A squared distance below minus this share of the largest k(x, y) is no rounding."""
+ROUNDED = 1e-12
+"""The same as a share of the largest k(x, y) before learning: a learned kernel may be 0 up to rounding."""
 
 
 class Status(StrEnum):
@@ -229,29 +231,32 @@ class Solver(ABC):
         problem.constraint.check(problem.n)
         solution = self.checked(self.plain()._solve(problem))
         if not is_dask(problem.rows) and problem.kernel.takes != "gram":
-            self._check_distances(solution.kernel, take(problem.rows, draw(problem.n, MEASURED_ROWS, problem.seed)))
+            X = take(problem.rows, draw(problem.n, MEASURED_ROWS, problem.seed))
+            self._check_distances(solution.kernel, problem.kernel, X)
         return solution
 
-    def _check_distances(self, kernel: Kernel, X: Any) -> None:
+    @property
+    def definite(self) -> bool:
+        """Whether what it learns is positive semidefinite."""
+        return True
+
+    def _check_distances(self, kernel: Kernel, start: Kernel, X: Any) -> None:
         """Raise unless a learned kernel has finite distances between some of the rows that it was learned from."""
-        name, lowest, reason = type(self).__name__, 0.0, "they overflow"
+        name, reason = type(self).__name__, "they overflow"
         try:
             with quiet():
-                K = kernel.block(X, X)
-                D = K.diagonal()[:, None] + K.diagonal() - 2.0 * K
-                if D.min() < -INDEFINITE * np.abs(K).max():
-                    lowest = float(D.min())
-                finite = D.max() > 0 or not lowest
-                finite = finite and bool(np.isfinite(kernel.squared_distance(X, X)).all())
+                lowest = _lowest(kernel, X)
+                if lowest and self.definite and lowest < -ROUNDED * np.abs(start.block(X, X)).max():
+                    if _lowest(start, X):
+                        raise InputError("kernel: it is indefinite, no squared distance between rows of X is positive")
+                    raise SolverError(
+                        f"{name} returned an indefinite kernel, with squared distances down to {lowest:.3g} between "
+                        "rows of X; project its matrix with mf.psd.project"
+                    )
+                if np.isfinite(kernel.squared_distance(X, X)).all():
+                    return
         except InputError as error:
-            finite, reason = False, str(error)
-        if finite:
-            return
-        if lowest:
-            raise SolverError(
-                f"{name} returned an indefinite kernel, with squared distances down to {lowest:.3g} between rows of X; "
-                "project its matrix with mf.psd.project"
-            )
+            reason = str(error)
         raise InputError(
             f"X: {name} learns distances that cannot be computed ({reason}); rescale X, for instance with "
             "StandardScaler"
@@ -289,6 +294,14 @@ class Solver(ABC):
         raise NotUpdatableError(
             f"a metric learned by {type(self).__name__} cannot be updated; learn again on all rows with mf.learn"
         )
+
+
+def _lowest(kernel: Kernel, X: Any) -> float:
+    """Return the lowest squared distance where none is positive and some are negative beyond rounding; else 0."""
+    K = kernel.block(X, X)
+    D = K.diagonal()[:, None] + K.diagonal() - 2.0 * K
+    negative = D.max() <= 0 and D.min() < -INDEFINITE * np.abs(K).max()
+    return float(D.min()) if negative else 0.0
 
 
 @dataclass(frozen=True)

@@ -372,7 +372,9 @@ class RCA(PointsTransformer):
         except InputError:
             # if some direction does not vary inside chunks, it keeps a small weight instead of an infinite one; what
             # else is wrong is refused again
-            self._learn(X, mf.Chunklets(chunks), "krca", epsilon=1e-9 * float(np.square(X - X.mean(0)).mean()) + 1e-12)
+            with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused
+                spread = float(np.square(X - X.mean(0)).mean())
+            self._learn(X, mf.Chunklets(chunks), "krca", epsilon=1e-9 * spread + 1e-12)
         if n is not None and n < d:
             self._conclude(self.metric_.truncated(n), d)
         return self

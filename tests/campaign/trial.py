@@ -213,6 +213,8 @@ class Trial:
             where = site_of(traceback.extract_stack(sys._getframe(1)), f"{Path(filename).name}")
             if category in (UserWarning, FutureWarning) and where.startswith("metricforge_classics"):
                 return  # sentences for the caller, which metric-learn also shows
+            if category is UserWarning and "unlabelled=-1" in str(message):
+                return  # whether -1 is a class only the caller knows
             text = " ".join(str(message).split())[:200]
             self.find(Verdict.WARNED, f"{category.__name__} at {where}", f"{what}: {text}")
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import cvxpy as cp
 import numpy as np
 import pytest
-from hypothesis import given, reject, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from metricforge_plugins.lpdesign import generation, highs
 from metricforge_plugins.lpdesign import tune as tune_module
@@ -284,11 +284,8 @@ def test_the_bounds_hold_the_optimum(seed, cone, sparsity, trace, max_iter):
     triples = np.array([rng.choice(n, 3, replace=False) for _ in range(T)])
     triplets = mf.Triplets(triples, n=n)
     options = {"cone": cone, "sparsity": sparsity, "trace": trace}
-    try:
-        best = fit(X, triplets, **options).report
-        early = fit(X, triplets, max_iter=max_iter, **options)
-    except SolverError:  # without its white part, a dominant kernel may tell no rows apart
-        reject()
+    best = fit(X, triplets, **options).report
+    early = fit(X, triplets, max_iter=max_iter, **options)
     assert best.lower_bound <= best.upper_bound
     assert best.gap <= 1e-7
     slack = 1e-9

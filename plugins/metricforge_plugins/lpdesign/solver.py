@@ -114,6 +114,11 @@ class LPDesign(Solver):
 
     accepts: ClassVar[tuple[type[Constraint], ...]] = (Triplets,)
 
+    @property
+    def definite(self) -> bool:
+        """Whether weights are at least 0; without its white part, another design may be indefinite."""
+        return self.cone == "nonneg"
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "bases", _as_bases(self.bases))
         object.__setattr__(self, "widths", numbers(self.widths, "widths", above=0))
